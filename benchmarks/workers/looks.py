@@ -93,13 +93,12 @@ def _buried(server: Server, directory: Path) -> Iterator[None]:
 async def _looked(urls: list[str]) -> list[list[float]]:
     """The seconds of each look, as a worker makes them. The looks block, as nothing else runs here."""
     import holdfast
-    from holdfast.runs.worker import _Search
 
     stores = [holdfast.open(url) for url in urls]
     searches: list[Any] = []
     for store in stores:
         await store.threads(limit=1)
-        searches.append(_Search(store, holdfast.Worker(store, functions=app.functions(store)[:1])))
+        searches.append(holdfast.Worker(store, functions=app.functions(store)[:1])._search(store))
     seconds: list[list[float]] = [[] for _ in searches]
     for _ in range(LOOKS):
         for search, found in zip(searches, seconds, strict=True):

@@ -64,10 +64,10 @@ def test_repeated_prunes_keep_exactly_what_they_should(
     marks = Marks(0, tuple(sorted(set(pins) & checkpoints - set(hidden))), hidden)
     for retention in several:
         head, visible = head_of(headers, marks), visible_of(headers, marks)
-        expected = kept_by_rules(retention, visible)
+        expected = kept_by_rules(retention, visible, max(checkpoints))
         if retention.keep_pinned:
             expected |= {dated.seq for dated in visible if dated.seq in marks.pinned}
-        after = new_marks(retention, marks, visible)
+        after = new_marks(retention, marks, visible, max(checkpoints))
         assert {dated.seq for dated in visible_of(headers, after)} == expected
         found = plan(headers, head, after)
         assert found.hidden_count == len(visible) - len(expected)
@@ -84,9 +84,10 @@ def test_repeated_prunes_keep_exactly_what_they_should(
 
 def test_the_newest_always_stays() -> None:
     visible = [Dated(9, 10**9), Dated(5, 10**9)]
-    assert kept_by_rules(Retention(max_age=1), visible) == {9}
-    assert kept_by_rules(Retention(keep_last=1), visible) == {9}
-    assert kept_by_rules(Retention(), visible) == {9, 5}
+    assert kept_by_rules(Retention(max_age=1), visible, 9) == {9}
+    assert kept_by_rules(Retention(keep_last=1), visible, 9) == {9}
+    assert kept_by_rules(Retention(), visible, 9) == {9, 5}
+    assert kept_by_rules(Retention(keep_last=1), visible, 5) == {9, 5}, "the state of the thread is that of 5"
 
 
 def test_rows_of_the_head_are_needed_though_nothing_is_visible() -> None:

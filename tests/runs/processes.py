@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.broken_backends import NoFencing
 from holdfast import sync
@@ -20,6 +20,8 @@ from holdfast.records.words import Durability
 from holdfast.stores import locations
 from holdfast.testing.faults import FaultyBackend
 from holdfast.testing.handles import blocking_store
+
+T = TypeVar("T")
 
 
 class Slow(FaultyBackend):
@@ -124,13 +126,11 @@ def zombies(url: str, count: int, how: str) -> dict[str, Any]:
     for number, actor in enumerate(actors):
         actor.tell(f"t{number}")
     assert all(actor.hear() == "held" for actor in actors)
-    for actor in actors:
-        os.kill(actor.pid, signal.SIGSTOP)
+    signal_all(actors, signal.SIGSTOP)
     outcomes: list[list[str]] = []
-    with open_store(url, "sound") as store:
+    with outside_of_writes(actors, lambda: open_store(url, "sound").__enter__()) as store:
         for number in range(count):
-            with store.run(f"t{number}", wait=300) as run:
-                run.step("taken over", list)
+            outside_of_writes(actors, lambda number=number: _take_over(store, f"t{number}"))  # type: ignore[misc]
         for actor in actors:
             os.kill(actor.pid, signal.SIGCONT)
             actor.tell("go on")
@@ -138,6 +138,28 @@ def zombies(url: str, count: int, how: str) -> dict[str, Any]:
             actor.end()
         steps = [[step.action for step in (_latest(store, f"t{number}")).steps] for number in range(count)]
     return {"outcomes": outcomes, "steps": steps}
+
+
+def signal_all(actors: Sequence[Actor], what: signal.Signals) -> None:
+    for actor in actors:
+        os.kill(actor.pid, what)
+
+
+def outside_of_writes(actors: Sequence[Actor], act: Callable[[], T]) -> T:
+    """Act while these processes are stopped. One that was stopped in the midst of a write keeps its lock on the file:
+    then all continue for a moment, and are stopped again."""
+    while True:
+        try:
+            return act()
+        except sync.StoreUnavailable:
+            signal_all(actors, signal.SIGCONT)
+            time.sleep(0.05)
+            signal_all(actors, signal.SIGSTOP)
+
+
+def _take_over(store: sync.Store, thread_id: str) -> None:
+    with store.run(thread_id, wait=300) as run:
+        run.step("taken over", list)
 
 
 def _report(actor: Actor, write: Callable[[], object]) -> None:

@@ -273,7 +273,7 @@ def test_an_append_that_is_not_marked_is_caught(agent: Callable[..., Any], monke
 
 
 def test_a_lease_that_is_left_behind_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def kept(self: RunBlock, ledger: Ledger, status: str, wake_at: int = 0) -> None:
+    async def kept(self: RunBlock, ledger: Ledger, status: str, *_: object) -> None:
         ledger.status = status
 
     monkeypatch.setattr(RunBlock, "_release", kept)

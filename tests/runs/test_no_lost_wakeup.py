@@ -1,6 +1,7 @@
-"""No wake-up is lost: whoever answers posts first and makes the entry due then; whoever releases looks after that.
+"""No wake-up is lost: a message makes its thread due in one commit, and a release finds what its run has not heard.
 
-One side is struck by the whole of the other before each of its calls to the store, and both race on threads.
+One side is struck by the whole of the other before each of its calls to the store, and may die at any call after that;
+and both race on threads.
 """
 
 import random
@@ -15,14 +16,16 @@ import pytest
 from holdfast import sync
 from holdfast.runs.block import RunBlock
 from holdfast.runs.durable import registry
+from holdfast.stores.agenda import entry_of
 from holdfast.stores.memory import MemoryBackend
+from holdfast.stores.waking import make_due
 from holdfast.testing.faults import FaultyBackend
 from holdfast.testing.handles import blocking_store
 from patience import GIVE_UP_SECONDS
 from rounds import rounds
 
 ROUNDS = rounds(50, 50)
-CALLS = ("heads", "swap", "rows", "inbox", "post", "look_again")
+CALLS = ("heads", "swap", "rows", "inbox", "post", "call", "look_again")
 
 
 class Struck(FaultyBackend):
@@ -134,11 +137,88 @@ def test_nothing_is_lost_wherever_one_side_strikes_the_other(scene: str, side: i
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_a_release_that_does_not_look_again_loses_it(scene: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RunBlock, "_wake_if_called", lambda *_: None)
+    monkeypatch.setattr(RunBlock, "_wake_if_ended", lambda *_: False)
+    monkeypatch.setattr("holdfast.stores.memory.entry_after", lambda swap, _: entry_of(swap.head))
     with pytest.raises(AssertionError, match="was not woken"):
         for number in range(1, 100):
             if not struck_at(scene, 0, number):
                 return
+
+
+class Died(BaseException):
+    """This process is no more."""
+
+
+class Mortal(Struck):
+    """Dies at a call, before the store hears of it or after: then no call reaches the store any more."""
+
+    dies_in: int | None = None
+    is_after = False
+
+    def _do(self, name: str, *arguments: Any, **options: Any) -> Any:
+        if name not in CALLS or self.dies_in is None:
+            return super()._do(name, *arguments, **options)
+        self.dies_in -= 1
+        if self.dies_in < 0 or (not self.dies_in and not self.is_after):
+            raise Died
+        found = super()._do(name, *arguments, **options)
+        if not self.dies_in:
+            raise Died
+        return found
+
+
+def died_at(side: int, number: int, death: int, *, is_after: bool) -> bool:
+    """As `struck_at`, and then the side that was struck dies. False if it made fewer calls."""
+    backend = MemoryBackend()
+    sides = waiting_and_answering(backend, Mortal)
+    (store, act), (_, strike) = sides[side], sides[1 - side]
+    if side:
+        strike()
+    mortal, calls, here = store._store._backend, 0, get_ident()
+
+    def before() -> None:
+        nonlocal calls
+        calls += get_ident() == here
+        if calls == number and mortal.dies_in is None and get_ident() == here:
+            Context().run(strike)
+            mortal.is_after, mortal.dies_in = is_after, death
+
+    mortal.strike = before
+    try:
+        act()
+    except BaseException:  # noqa: BLE001  whatever became of it
+        assert mortal.dies_in is not None
+    if mortal.dies_in is None or mortal.dies_in > 0:
+        return False
+    checked = blocking_store(backend)
+    is_asked = bool(checked.requests(status=None).items)
+    if is_asked and not checked.thread("t").owner:  # else its lease must expire first
+        for request in checked.requests():
+            checked.answer(request.id, "yes")
+        check(backend)
+    return True
+
+
+@pytest.mark.parametrize("is_after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("side", [0, 1])
+def test_nothing_is_lost_if_a_side_dies_after_it_was_struck(side: int, is_after: bool) -> None:
+    counts = [sum(died_at(side, number, death, is_after=is_after) for death in range(1, 8)) for number in range(1, 20)]
+    assert sum(counts) > 10
+
+
+def test_a_message_that_makes_nothing_due_is_lost_if_its_sender_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above can fail: here a message is left first, and the thread made due by another call."""
+
+    def call(reader: Any, thread: bytes, key: str, value: bytes) -> bool:
+        is_new: bool = reader.backend.post(thread, key, value)
+        make_due(reader.backend, reader.agenda, thread)
+        return is_new
+
+    monkeypatch.setattr("holdfast.runs.asking.call", call)
+    with pytest.raises(AssertionError, match="was not woken"):
+        for number in range(1, 20):
+            for death in range(1, 8):
+                died_at(1, number, death, is_after=True)
 
 
 class Jittery(FaultyBackend):

@@ -89,6 +89,17 @@ def test_a_copy_does_not_run_by_itself_but_can_be_put_on_its_queue(
     assert calls == [4, 4]
 
 
+@pytest.mark.parametrize("copied", [forked, imported])
+def test_a_copy_takes_turns_in_the_lane_of_its_label(store: Any, tmp_path: Path, copied: Any) -> None:
+    function = counting(store, queue=sync.Queue("maths", fair_by="tenant"))
+    function.options(labels={"tenant": "acme"}).submit("t", 4)
+    store.save("t", {"a": 1}, status="queued")
+    copy = copied(store, tmp_path)
+    function.submit(copy, 4)
+    assert head_of(store, copy).lane == head_of(store, "t").lane != b""
+    assert store.verify().ok
+
+
 def test_a_fork_of_a_begun_thread_keeps_its_version_and_its_steps(store: Any) -> None:
     function = counting(store, version=3)
     function.run("t", 4)
@@ -250,7 +261,7 @@ def test_one_wrong_entry_does_not_make_others_look_wrong(store: Any, tmp_path: P
     store.submit("app:f", "good", ())
     store.submit("app:f", "bad", (), queue="gone")
     with closing(sqlite3.connect(tmp_path / "holdfast.db", isolation_level=None)) as raw:
-        raw.execute("DELETE FROM agenda WHERE queue = 'gone'")
+        raw.execute("DELETE FROM agenda WHERE place = CAST (char(0) || 'gone' AS BLOB)")
     problems = store.verify().problems
     assert [each.thread_id for each in problems if each.record == "agenda"] == ["bad"]
 

@@ -100,6 +100,38 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Callable[[
 Play = Callable[[Callable[[Office], Awaitable[None]]], None]
 
 
+def test_a_worker_that_cannot_read_cron_leaves_those_schedules_to_others(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(office: Office) -> None:
+        await office.schedule(every=None, cron="* * * * *")
+        beside, fired = schedules.beside(office.store), time.time_ns() // 1000 - 90_000_000
+        progress = await schedules._progress(beside, NAME)
+        assert progress is not None
+        await schedules._write(beside, NAME, lambda _: replace(progress, fired=fired))
+        rows = (await beside.thread(NAME)).seq
+        with monkeypatch.context() as without:
+            without.setattr("holdfast.runs.schedules.find_spec", lambda _: None)
+            assert await office.look() == set()
+        assert (await beside.thread(NAME)).seq == rows, "it notes nothing either"
+        assert len(await office.look()) == 1
+
+    play(scenario)
+
+
+def test_a_schedule_may_change_from_a_period_to_cron_and_back(play: Play) -> None:
+    async def scenario(office: Office) -> None:
+        for options in ({}, {"every": None, "cron": "0 0 29 2 *"}, {}):
+            await office.schedule(**options)
+            await office.look()
+            (shown,) = await office.store.schedules()
+            assert (shown.cron, shown.every is None) == (options.get("cron"), "cron" in options)
+        (tick,) = await office.forget(1)
+        assert tick in await office.look()
+
+    play(scenario)
+
+
 def test_a_tick_creates_a_thread_that_gets_its_moment(play: Play) -> None:
     async def scenario(office: Office) -> None:
         await office.schedule(labels={"team": "ops"}, queue="slow")
@@ -301,7 +333,7 @@ def test_schedules_are_not_among_the_threads_of_the_store(play: Play) -> None:
         await office.look()
         assert list(await office.store.threads()) == []
         assert await office.store.check() == []
-        assert schedules.KEEPER not in registry
+        assert registry.keys().isdisjoint(schedules.KEEPERS.values())
 
     play(scenario)
 

@@ -179,7 +179,7 @@ async def test_no_more_run_at_once_than_there_are_places(place: Place) -> None:
 
 @in_loop
 async def test_a_worker_without_a_free_place_is_alive(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.runs.worker.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("holdfast.runs.looking.POLL_SECONDS", 0.001)
     begun, seen = asyncio.Event(), asyncio.Semaphore(0)
 
     async def work() -> None:

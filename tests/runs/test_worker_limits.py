@@ -11,6 +11,8 @@ import pytest
 import holdfast
 from holdfast.stores.agenda import NO_LIMITS
 from holdfast.stores.memory import MemoryBackend
+from kinds import shared_kinds, url_of
+from patience import GIVE_UP_SECONDS
 
 Body = Callable[[str], Any]
 
@@ -33,10 +35,14 @@ class Watch:
             self.now[name] -= 1
 
 
+def opened(url: str) -> holdfast.Store:
+    return holdfast.open(url, durability="none" if url == "memory:" else "process")
+
+
 async def busy(url: Any, queue: holdfast.Queue, submits: list[str], *, workers: int = 3, places: int = 4) -> Watch:
     """Submit a thread for each tenant, and let several workers, each with a handle of its own, run them all."""
     watch = Watch()
-    stores = [holdfast.open(url) for _ in range(1 if url == "memory:" else workers)]
+    stores = [opened(url) for _ in range(1 if url == "memory:" else workers)]
 
     @holdfast.durable(store=stores[0], name="limited in lanes", queue=queue)
     async def limited(tenant: str) -> None:
@@ -56,9 +62,11 @@ async def busy(url: Any, queue: holdfast.Queue, submits: list[str], *, workers: 
     return watch
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(tmp_path: Path, request: pytest.FixtureRequest) -> Any:
-    return "memory:" if request.param == "memory" else tmp_path / "holdfast.db"
+@pytest.fixture(params=["memory", "sqlite", *shared_kinds("postgres", "redis")])
+def url(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A store of each kind that has limits. No look for everything that is due rescues a worker that saw nothing."""
+    monkeypatch.setattr("holdfast.runs.looking.COMPLETE_SECONDS", 10 * GIVE_UP_SECONDS)
+    return "memory:" if request.param == "memory" else url_of(request.param, tmp_path)
 
 
 def run(url: Any, queue: holdfast.Queue, submits: list[str], **options: Any) -> Watch:
@@ -86,6 +94,26 @@ def test_beginnings_keep_the_rate(url: Any) -> None:
     watch = run(url, holdfast.Queue("llm", rate=rate), ["a"] * 10)
     took = watch.times[-1] - watch.times[0]
     assert took >= 0.6, "two at once, then one each 125 ms: 1 s; the first may be late by a moment"
+
+
+@pytest.mark.parametrize(
+    "queue", [holdfast.Queue("llm", rate=holdfast.Rate("starts", 20, per=1)), holdfast.Queue("llm", concurrency=1)]
+)
+def test_one_pass_ends_when_all_that_limits_held_back_has_run(url: Any, queue: holdfast.Queue) -> None:
+    async def main() -> None:
+        done: list[int] = []
+        async with opened(url) as store:
+
+            @holdfast.durable(store=store, name="limited in one pass", queue=queue)
+            async def limited(number: int) -> None:
+                done.append(number)
+
+            for number in range(6):
+                await limited.submit(f"{number}", number)
+            await holdfast.Worker(store, functions=[limited]).run(once=True)
+        assert sorted(done) == list(range(6))
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,23 @@ def test_killed_workers_lose_nothing_and_only_steps_in_flight_are_executed_again
     fleet.check_all_ended(threads, most_repeated=kills * 10)  # ten run at once in each worker
 
 
+def test_a_thread_that_kills_its_process_fails_and_takes_no_other_with_it(fleet: Fleet) -> None:
+    """Threads that ran beside it have died as often as it has; but only it dies when each runs alone."""
+    for number in range(6):
+        fleet.submit(f"t-{number}", 1)
+    fleet.store.submit("worker_app:deadly", "deadly", ())
+    worker = fleet.start(step="0.4")
+
+    def has_ended() -> bool:
+        nonlocal worker
+        if worker.poll() is not None:
+            worker = fleet.start(step="0.4")
+        return fleet.store.counts() == {"complete": 6, "failed": 1}
+
+    fleet.until(has_ended)
+    assert "died in each of 3 attempts" in str(fleet.store.outcome("deadly").error)
+
+
 def test_a_killed_workers_thread_is_taken_over_before_its_lease_ends(fleet: Fleet) -> None:
     victim = fleet.start("--lease", "600", step="600")
     fleet.submit("t", 1)

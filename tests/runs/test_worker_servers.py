@@ -12,8 +12,9 @@ import psycopg
 import pytest
 
 import holdfast
+from holdfast.runs.looking import POLL_SECONDS
 from holdfast.runs.store import Store
-from holdfast.runs.worker import ANNOUNCED_SECONDS, POLL_SECONDS, Worker, _Search
+from holdfast.runs.worker import ANNOUNCED_SECONDS, Worker
 from rounds import rounds
 from runs.fleet import LEASE, Fleet
 from servers import postgres, redis
@@ -159,7 +160,7 @@ def test_what_a_users_transaction_submits_is_found_by_looking(tmp_path: Path) ->
 def longest_pause(url: str, **options: Any) -> float:
     async def measure() -> float:
         async with holdfast.open(url) as store:
-            search = _Search(store, Worker(store, **options))
+            search = Worker(store, **options)._search(store)
             assert search.listener is not None
             search.listener.wait(0)
             with closing(search.listener):

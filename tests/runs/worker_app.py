@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -31,6 +32,13 @@ async def count(name: str, steps: int) -> list[int]:
         await work_on(name, number)
     note(f"{name} by {VERSION} for {holdfast.current().version}")
     return [steps, holdfast.current().version]
+
+
+@holdfast.durable
+async def deadly() -> None:
+    """Kill the process that runs it."""
+    note("deadly")
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @sync.step

@@ -1,4 +1,7 @@
-"""Bit flips anywhere in the files of a store: the right data or an error, never wrong data, never "not there"."""
+"""Bit flips anywhere in the files of a store: the right data or an error, never wrong data, never "not there".
+
+One exception: listings of SQLite are made from its indexes, which only `verify` compares with the threads.
+"""
 
 from pathlib import Path
 from random import Random
@@ -39,7 +42,7 @@ def flip_bits(kind: str, directory: Path, places: int, seed: int = 11) -> int:
         damaged[at] ^= bit
         restore_files(directory, {**files, path: bytes(damaged)})
         try:
-            refused += judge(lambda: open_store(kind, directory), right)
+            refused += judge(lambda: open_store(kind, directory), right, has_indexes=kind == "sqlite")
         except AssertionError as error:
             raise AssertionError(f"bit {bit} of byte {at} of {path.name}: {error}") from error
     return refused
@@ -112,7 +115,7 @@ def test_an_encrypted_store_is_as_well_guarded(disk_kind: str, tmp_path: Path) -
         damaged = bytearray(files[path])
         damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
         restore_files(tmp_path, {**files, path: bytes(damaged)})
-        judge(opened, right)
+        judge(opened, right, has_indexes=disk_kind == "sqlite")
 
 
 def test_a_database_cut_short_is_never_taken_for_a_shorter_one(tmp_path: Path) -> None:
@@ -125,7 +128,7 @@ def test_a_database_cut_short_is_never_taken_for_a_shorter_one(tmp_path: Path) -
     cuts = {random.randrange(2, len(files[path])) for _ in range(rounds(10, 40))} | {len(files[path]) - 4096, 4096, 2}
     for cut in cuts:
         restore_files(tmp_path, {**files, path: files[path][:cut]})
-        assert judge(lambda: open_store("sqlite", tmp_path), right) > 0
+        assert judge(lambda: open_store("sqlite", tmp_path), right, has_indexes=True) > 0
 
 
 def test_a_log_cut_short_is_its_own_past_or_damage(tmp_path: Path) -> None:

@@ -158,6 +158,20 @@ def test_a_thread_that_one_bit_hides_from_listings_is_missed_by_verify_and_backu
         assert not path.with_suffix(".backup").exists()
 
 
+@pytest.mark.parametrize(
+    "damage", ["UPDATE labels SET token = x'00'", "UPDATE labels SET number = number + 1", "DELETE FROM labels"]
+)
+def test_a_thread_that_a_listing_by_label_misses_is_found_by_verify(path: Path, damage: str) -> None:
+    with sync.open(path) as store:
+        store.save("t", 1, labels={"user": "ana"})
+        store.save("other", 1)
+        assert store.verify().ok
+    ask(path, damage)
+    with sync.open(path) as store:
+        assert not [*store.threads(labels={"user": "ana"})]
+        assert [problem.message for problem in store.verify().problems if "labels" in problem.message]
+
+
 def test_a_thread_whose_key_was_lost_is_reported_and_not_raised(path: Path) -> None:
     with sync.open(path) as store:
         store.save("t", 1)

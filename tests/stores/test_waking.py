@@ -29,10 +29,10 @@ class Noting(MemoryBackend):
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard: list[tuple[bytes, set[str]]] = []
+        self.heard: list[bytes] = []
 
-    def announce(self, prefix: bytes, queues: object) -> None:
-        self.heard.append((prefix, set(queues)))  # type: ignore[call-overload]
+    def announce(self, prefix: bytes) -> None:
+        self.heard.append(prefix)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,20 @@ class Noting(MemoryBackend):
 def test_only_what_is_due_soon_is_announced(head: Head, *, is_heard: bool) -> None:
     backend = Noting()
     announce(backend, [swap_to(head)])
-    assert backend.heard == ([(PREFIX, {"q"})] if is_heard else [])
+    assert backend.heard == ([PREFIX] if is_heard else [])
+
+
+def test_a_release_that_may_find_a_message_is_announced() -> None:
+    backend = Noting()
+    announce(backend, [replace(swap_to(replace(DUE, status="input_required")), heard=frozenset())])
+    assert backend.heard == [PREFIX]
 
 
 def test_a_listener_in_memory_wakes_at_once_and_once() -> None:
     backend = MemoryBackend()
     listener = backend.listener(PREFIX)
     assert not listener.wait(0)
-    teller = Thread(target=backend.announce, args=(PREFIX, {"q"}))
+    teller = Thread(target=backend.announce, args=(PREFIX,))
     teller.start()
     assert listener.wait(60)
     teller.join()

@@ -219,11 +219,10 @@ def right_arguments(method: Callable[..., Any], first: sync.Checkpoint, path: st
         "every": 60,
         **dict.fromkeys(("checkpoint_id", "checkpoint_id_a", "checkpoint_id_b"), first.id),
     }
-    needed = [
-        parameter.name
-        for parameter in inspect.signature(method).parameters.values()
-        if parameter.default is parameter.empty or parameter.name == "every"
-    ]
+    parameters = inspect.signature(method).parameters.values()
+    needed = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+    if method.__name__ == "schedule":
+        needed.append("every")
     return {name: rights[name] for name in needed if name in rights}
 
 

@@ -152,6 +152,34 @@ def test_housekeeping_can_be_done_again_after_a_fault_at_any_call() -> None:
     assert crash_points(scenario, make, check) > 60
 
 
+def test_the_newest_checkpoint_is_deleted_wholly_or_not_at_all() -> None:
+    """After a fault at any call the thread can be pruned to its last checkpoint, and that is its state."""
+
+    def make() -> Backend:
+        backend = new_memory()
+        store = store_on(backend)
+        for number in range(1, 4):
+            store.save("t", number)
+        return backend
+
+    def scenario(backend: Backend) -> None:
+        store = store_on(backend)
+        store.delete_checkpoint(store.get("t", 3).id)
+
+    def check(backend: Backend, fault: Fault) -> None:
+        store = store_on(backend)
+        listed, latest = [info.seq for info in store.history("t")], store.latest("t")
+        assert latest is not None, fault
+        assert latest.seq == latest.state == listed[0], fault
+        store.prune(Retention(keep_last=1))
+        again = store.latest("t")
+        assert again is not None, fault
+        assert (again.seq, again.state) == (latest.seq, latest.state), fault
+        assert store.verify().ok, fault
+
+    assert crash_points(scenario, make, check) > 10
+
+
 def test_a_broken_scenario_is_not_taken_for_a_fault() -> None:
     def scenario(backend: Backend) -> None:
         raise KeyError("a bug of the scenario's own")

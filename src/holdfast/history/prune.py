@@ -39,20 +39,23 @@ def keeps_all(retention: Retention, head: Head, now: int) -> bool:
     return few and retention.max_age is None and head.marks == Marks() and not thread_expires(retention, head, now)
 
 
-def kept_by_rules(retention: Retention, visible: Sequence[Dated]) -> set[int]:
-    """Return which of the visible checkpoints (newest first) to keep, apart from pins. The newest always stays."""
+def kept_by_rules(retention: Retention, visible: Sequence[Dated], newest: int) -> set[int]:
+    """Return which of the visible checkpoints (newest first) to keep, apart from pins.
+
+    The first always stays, and so does `newest`, whose state the thread has.
+    """
     last = retention.keep_last if retention.keep_last is not None else len(visible)
     oldest = retention.max_age_us
     kept = {checkpoint.seq for checkpoint in visible[:last] if oldest is None or checkpoint.age < oldest}
-    return kept | {checkpoint.seq for checkpoint in visible[:1]}
+    return kept | {checkpoint.seq for checkpoint in visible if checkpoint.seq == newest or checkpoint is visible[0]}
 
 
-def new_marks(retention: Retention, marks: Marks, visible: Sequence[Dated]) -> Marks:
+def new_marks(retention: Retention, marks: Marks, visible: Sequence[Dated], newest: int) -> Marks:
     """Return marks under which exactly the checkpoints to keep are visible.
 
     Below the floor only pinned ones are visible, above it all but the hidden.
     """
-    kept = kept_by_rules(retention, visible)
+    kept = kept_by_rules(retention, visible, newest)
     floor = max(min(kept, default=0), marks.floor)
     pinned = tuple(seq for seq in marks.pinned if retention.keep_pinned or seq in kept)
     seqs = {checkpoint.seq for checkpoint in visible} | set(marks.hidden)

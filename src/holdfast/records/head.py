@@ -38,6 +38,24 @@ class Marks(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """True if the checkpoint at `seq` is visible."""
         return (seq >= self.floor or seq in self.pinned or seq in self.kept) and seq not in self.hidden
 
+    def pinning(self, seq: int) -> "Marks":
+        """Return the marks with `seq` pinned."""
+        return replace(self, pinned=tuple(sorted({*self.pinned, seq})))
+
+    def unpinning(self, seq: int) -> "Marks":
+        """Return the marks with `seq` not pinned. It stays visible until the next prune."""
+        kept = {*self.kept, seq} if seq < self.floor and seq in self.pinned else self.kept
+        return replace(self, pinned=_without(self.pinned, seq), kept=tuple(sorted(kept)))
+
+    def hiding(self, seq: int) -> "Marks":
+        """Return the marks with `seq` hidden, and so no longer pinned."""
+        hidden = tuple(sorted({*self.hidden, seq}))
+        return replace(self, hidden=hidden, pinned=_without(self.pinned, seq), kept=_without(self.kept, seq))
+
+
+def _without(seqs: tuple[int, ...], seq: int) -> tuple[int, ...]:
+    return tuple(other for other in seqs if other != seq)
+
 
 class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a reader or writer must know before it uses the log. Times are microseconds since 1970."""

@@ -57,3 +57,5 @@ class Swap(msgspec.Struct, frozen=True, gc=False):
     """Bytes this swap adds, as far as known: limits batches, decides when SQLite checkpoints, and events report it."""
     moves: bool = False
     """True if it changes the thread's entry in the agenda, which follows from `head`."""
+    heard: frozenset[str] | None = None
+    """The messages for the thread that its writer knows: any other one makes the thread due. None: none does."""

@@ -33,7 +33,7 @@ from holdfast.runs.ledger import packed_metadata
 from holdfast.runs.options import seconds
 from holdfast.stores.claim import FINISHED
 from holdfast.stores.reader import Reader
-from holdfast.stores.waking import make_due
+from holdfast.stores.waking import call
 from holdfast.stores.writer import Intent
 
 if TYPE_CHECKING:
@@ -201,6 +201,7 @@ async def collect(run: "Run", number: int) -> Answered | None:
     inbox = await run._ports.perform(backend.inbox, thread)
     if message_key(number) not in inbox:
         if not asked.deadline or run._ports.now() < asked.deadline:
+            ledger.awaited.messages.add(message_key(number))
             return None
         default = pack_answer(binding, _at_deadline(asked, number, run._ports.now()))
         await run._ports.perform(backend.post, thread, message_key(number), default)
@@ -235,12 +236,11 @@ def leave_answer(
     thread, number = reader.key(request_id.thread_id), request_id.number
     binding, request, value = _checked(reader, request_id, choice, value, now)
     entry = Answered(number, choice, encode(value, path="value"), by, comment, now)
-    was_posted = reader.backend.post(thread, message_key(number), pack_answer(binding, entry))
+    was_posted = call(reader, thread, message_key(number), pack_answer(binding, entry))
     # Its run may have consumed the default at this moment, and removed its message: then ours came too late.
     consumed = Journal.of(reader.load_head(thread).log.document).answers.get(number)
     if not was_posted or consumed not in {None, entry}:
         raise Conflict(f"request {request_id} was answered already")
-    make_due(reader.backend, reader.agenda, thread)
     return replace(request, status="answered", answer=answer_of(entry))
 
 

@@ -31,7 +31,7 @@ from holdfast.runs.ledger import Ledger, failed_end
 from holdfast.runs.options import seconds
 from holdfast.runs.run import Run
 from holdfast.runs.scope import Frame, Scope, current_frame
-from holdfast.stores.claim import CANCEL, Claim, Claiming
+from holdfast.stores.claim import Claim, Claiming
 from holdfast.stores.committer import Committer
 from holdfast.stores.decisions import as_found
 from holdfast.stores.events import Events
@@ -322,33 +322,27 @@ class RunBlock:
         """
         ports, claim, journal = self._tools.ports, ledger.claim, ledger.journal
         claim.check()
-        await self._end_if_cancelled(ledger)
         inbox = await ports.perform(self._tools.reader.backend.inbox, claim.thread)
+        await self._end_if_cancelled(ledger)
         unanswered = [number for number in journal.open_numbers() if message_key(number) not in inbox]
         requests = tuple(journal.list_requests(claim.log.binding, unanswered))
         can_resume = ledger.is_handed_over or (not requests and bool(journal.open_numbers()))
         wake_at = 0 if can_resume else self._wake_at(ledger, unanswered)
         status = Status.INPUT_REQUIRED.value if requests and not can_resume else Status.WORKING.value
-        await self._release(ledger, status, wake_at)
-        if not can_resume and await ports.perform(self._wake_if_called, ledger, unanswered):
+        await self._release(ledger, status, wake_at, frozenset(inbox.keys() - ledger.awaited.messages))
+        if not can_resume and await ports.perform(self._wake_if_ended, ledger):
             await self._tools.poke(claim.thread_id)
         await ledger.emit("suspended", requests=[request.id for request in requests], wake_at=wake_at)
         return requests
 
-    def _wake_if_called(self, ledger: Ledger, unanswered: Sequence[int]) -> bool:
-        """Make the released thread due if it was called meanwhile: answered, cancelled, or what it awaits has ended.
-
-        True if so. Blocking.
-        """
+    def _wake_if_ended(self, ledger: Ledger) -> bool:
+        """Make the released thread due if a thread that it waits for has ended meanwhile. True if so. Blocking."""
         reader, thread = self._tools.reader, ledger.claim.thread
-        if not ledger.claim.writer.seen.head.route:
-            return False
-        inbox = reader.backend.inbox(thread)
-        called = CANCEL in inbox or any(message_key(number) in inbox for number in unanswered)
-        called = called or any(has_ended() for has_ended in ledger.awaited)
-        if called:
+        has_place = bool(ledger.claim.writer.seen.head.route)
+        is_over = has_place and any(has_ended() for has_ended in ledger.awaited.threads)
+        if is_over:
             make_due(reader.backend, reader.agenda, thread)
-        return called
+        return is_over
 
     async def _wait_for_another(self, ledger: Ledger) -> None:
         """Release a thread whose code ran another thread, which waits: it looks again after one lease."""
@@ -374,10 +368,12 @@ class RunBlock:
         journal = ledger.journal
         sleeps = [due for due in journal.timers.values() if due > self._entered_at]
         deadlines = [journal.requests[number - 1].deadline for number in unanswered]
-        return min((moment for moment in (*sleeps, *deadlines, ledger.look_again_at) if moment), default=0)
+        return min((moment for moment in (*sleeps, *deadlines, ledger.awaited.look_at) if moment), default=0)
 
-    async def _release(self, ledger: Ledger, status: str, wake_at: int = 0) -> None:
-        pending = ledger.claim.release(status, wake_at)
+    async def _release(
+        self, ledger: Ledger, status: str, wake_at: int = 0, heard: frozenset[str] | None = None
+    ) -> None:
+        pending = ledger.claim.release(status, wake_at, heard)
         await self._tools.ports.settle(pending, ledger.claim.committer)
         ledger.status = status
         await ledger.emit_end()

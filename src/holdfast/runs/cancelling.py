@@ -4,7 +4,7 @@ from holdfast.records.errors import LeaseHeld, RunCancelled
 from holdfast.runs.block import RunBlock, Terms, Tools
 from holdfast.stores.claim import CANCEL, FINISHED
 from holdfast.stores.reader import no_thread
-from holdfast.stores.waking import make_due
+from holdfast.stores.waking import call
 
 
 async def cancel_thread(tools: Tools, thread_id: str) -> None:
@@ -19,8 +19,7 @@ async def cancel_thread(tools: Tools, thread_id: str) -> None:
     if live is not None:
         live.cancelled = True
     while not await _end_unheld(tools, thread_id):
-        await ports.perform(reader.backend.post, thread, CANCEL, b"")
-        await ports.perform(make_due, reader.backend, reader.agenda, thread)
+        await ports.perform(call, reader, thread, CANCEL, b"")
         seen = await ports.perform(reader.seen, thread)
         if seen is None or seen.head.held(ports.now()):
             return  # its run reads the message

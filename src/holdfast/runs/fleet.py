@@ -15,9 +15,9 @@ from holdfast.stores.queues import list_queues
 
 if TYPE_CHECKING:
     from holdfast.runs.durable import Durable
+    from holdfast.runs.schedules import ScheduleOptions
     from holdfast.runs.store import Store
     from holdfast.runs.submitting import SubmitOptions
-    from holdfast.runs.ticks import CatchUp, Overlap
 
 
 class Fleet:
@@ -90,26 +90,11 @@ class Fleet:
         await self._open()
         return await checker.check(notify)
 
-    async def schedule(
-        self,
-        name: str,
-        fn: "Durable[Any, Any]",
-        *,
-        cron: str | None = None,
-        every: timedelta | float | None = None,
-        tz: str = "UTC",
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        catch_up: "CatchUp" = "latest",
-        overlap: "Overlap" = "skip",
-        queue: str | None = None,
-        priority: int = 0,
-        labels: Mapping[str, str] | None = None,
-    ) -> None:
+    async def schedule(self, name: str, fn: "Durable[Any, Any]", **options: "Unpack[ScheduleOptions]") -> None:
         """Create or change a schedule at run time; see `holdfast.schedule`. Any worker on this store keeps it."""
         from holdfast.runs.schedules import plan_of, put
 
-        plan = plan_of(fn, cron, every, tz, args, kwargs, catch_up, overlap, queue, priority, labels)
+        plan = plan_of(fn, options)
         await self._open()
         await put(self._as_store, name, plan)
 

@@ -148,7 +148,7 @@ class HandleBase:
         is_told = not asks and self._store._backend is backend and isinstance(backend, Agenda)
         if is_told:
             await ports.perform(ask_for_wakeup, backend, self._thread, ledger.claim.thread)
-            ledger.awaited.append(self._has_ended)
+            ledger.awaited.threads.append(self._has_ended)
         ledger.wake_by(ports.now() + (TOLD_LATEST_US if is_told else LOOK_AGAIN_US))
         return await ledger.suspend(ports)
 

@@ -86,6 +86,18 @@ class AlreadyWritten(Exception):
     """There is an entry under this key already, stored or queued."""
 
 
+class Awaited:
+    """What a suspended run waits for, besides its timers."""
+
+    def __init__(self) -> None:
+        self.messages: set[str] = set()
+        """The messages that the run has looked for in vain."""
+        self.threads: list[Callable[[], bool]] = []
+        """For each thread whose end it waits for: returns True if it has ended. Blocking."""
+        self.look_at = 0
+        """When to look again at all of it; 0 for never."""
+
+
 class Ledger:
     """The one place through which a run's branches read and write."""
 
@@ -120,8 +132,9 @@ class Ledger:
         """True once the suspension was raised in the code of the run."""
         self.version = claim.writer.summary.version
         """The version of the function that began the thread; 0 if none has."""
-        self.awaited: list[Callable[[], bool]] = []
-        """For each thread that a suspended run waits for: returns True if it has ended. Blocking."""
+        self.awaited = Awaited()
+        self.turn: Ticket | None = None
+        """Settled once the run has done a step since its last process died: see `Resumer`."""
         self._ended: Ended | None = None
         """How the run ended, until listeners are notified of it."""
         self.place: Place | None = None
@@ -130,8 +143,6 @@ class Ledger:
         """Labels that the next row sets."""
         self._hand_over_at = 0
         self._done_before = 0
-        self.look_again_at = 0
-        """When a suspended run looks again at what it waits for, besides its timers; 0 for never."""
         self._carried: list[AnyEntry] = []
         """Entries that the next row includes."""
         self._changes: Changes | None = None
@@ -183,6 +194,8 @@ class Ledger:
         """
         if 0 < self._hand_over_at <= ports.now() and self.journal.done_count > self._done_before:
             self.hand_over()
+        if self.turn is not None and not self.journal.attempts:
+            self.turn.settle(True)
         if self.suspension is not None and set(held.get()).isdisjoint(list(self.running.values())):
             await self.wait_for_steps(ports)
         self.check()
@@ -217,7 +230,7 @@ class Ledger:
 
     def wake_by(self, moment: int) -> None:
         """Look again at what a suspended run waits for at this moment, at the latest."""
-        self.look_again_at = min(self.look_again_at or moment, moment)
+        self.awaited.look_at = min(self.awaited.look_at or moment, moment)
 
     def hand_over(self) -> None:
         """Stop the run at its next step; steps under way may finish. For any thread."""

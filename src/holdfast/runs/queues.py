@@ -11,7 +11,7 @@ from holdfast.records.ranges import LONGEST_QUEUE_BYTES, is_queue_name
 from holdfast.runs.rates import RateBase, checked_rate
 from holdfast.runs.run import Run, for_plain_code
 from holdfast.runs.scope import current_frame
-from holdfast.stores.agenda import Limits
+from holdfast.stores.agenda import QueueLimits
 from holdfast.stores.bindings import Bindings
 
 DEFAULT_QUEUE = "default"
@@ -60,11 +60,11 @@ class Queue(_Named, frozen=True, kw_only=True):
         """True if workers have to agree on anything."""
         return self != Queue(self.name, max_waiting=self.max_waiting)
 
-    def limits(self, bindings: Bindings, functions: Iterable[str]) -> Limits:
+    def limits(self, bindings: Bindings, functions: Iterable[str]) -> QueueLimits:
         """Return the limits as the agenda takes them, for workers that run these functions."""
         unbegun = frozenset(route for function in functions for route in bindings.routes(function, 0))
         pace = None if self.rate is None else self.rate.pace(bindings, dict)
-        return Limits(self.concurrency, self.each, pace, unbegun)
+        return QueueLimits(self.concurrency, self.each, pace, unbegun)
 
 
 def queue_of(given: object) -> Queue:

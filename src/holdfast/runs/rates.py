@@ -75,7 +75,7 @@ async def wait_for_turn(run: "Run", rate: RateBase, units: Any) -> None:
     pace, cost = rate.pace(run._reader.bindings, ledger.claim.labels), rate.cost(units)
     while wait := await ports.perform(agenda.spend, pace.bucket, cost, pace.burst):
         if wait > ledger.claim.lease:
-            ledger.look_again_at = min(ledger.look_again_at or PARKED, ports.now() + wait)
+            ledger.wake_by(ports.now() + wait)
             await ledger.suspend(ports)
         await ports.sleep(wait / 1e6)
         ledger.check()

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.codec import encode
 from holdfast.history.entries import Ended, Noted, Retaken
 from holdfast.history.journal import Journal
-from holdfast.records.errors import Conflict, Deleted, LeaseHeld, RunCancelled, Suspended
+from holdfast.ports import Ports, Ticket
+from holdfast.records.errors import CodecError, Conflict, Deleted, LeaseHeld, RunCancelled, StoreError, Suspended
 from holdfast.records.words import Status
 from holdfast.runs.block import RunBlock, Terms
 from holdfast.runs.failures import failed_steps, text_of
@@ -27,8 +28,30 @@ MAX_ATTEMPTS = 3
 """How often processes may die on a thread without a step done, before it fails."""
 
 
+class Turns:
+    """Lets runs pass one at a time, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._last = Ticket(settled=True)
+
+    async def next(self, ports: Ports) -> Ticket:
+        """Wait for those that came before. Settle the ticket that this returns to let the next one pass."""
+        before, mine = self._last, Ticket()
+        self._last = mine
+        try:
+            await ports.wait(before)
+        except BaseException:
+            before.when_settled(lambda: mine.settle(True))
+            raise
+        return mine
+
+
 class Resumer:
-    """Claims threads and runs their functions, or a handler in their place."""
+    """Claims threads and runs their functions, or a handler in their place.
+
+    When a process dies, all threads that it ran count that. So that one which kills its process takes no others with
+    it, threads whose next death is their last run one at a time here, each until it has done a step.
+    """
 
     def __init__(
         self,
@@ -44,6 +67,7 @@ class Resumer:
         self._max_attempts = max_attempts
         self._handler = handler
         self._live: set[Ledger] = set()
+        self._last_chances = Turns()
         self._stops = False
 
     def hand_over(self) -> None:
@@ -60,9 +84,13 @@ class Resumer:
         `may_resume` decides once the thread is claimed. With `known` it is claimed only if its head is still that.
         Raises the error that the thread failed with.
         """
-        block = RunBlock(self._store._tools, thread_id, None, self._terms, known=known)
+        block, ports = RunBlock(self._store._tools, thread_id, None, self._terms, known=known), self._store._tools.ports
+        is_new = known is not None and not known.head.owner
+        is_last_chance = not is_new and await ports.perform(self._has_last_chance, thread_id, known)
+        turn = await self._last_chances.next(ports) if is_last_chance else None
         try:
             async with block as run:
+                run._ledger.turn = turn
                 return await self._run(run, may_resume)
         except Suspended:
             return "suspended"
@@ -70,6 +98,21 @@ class Resumer:
             if block.entered:
                 raise
             return "skipped"
+        finally:
+            if turn is not None:
+                turn.settle(True)
+
+    def _has_last_chance(self, thread_id: str, known: Seen | None) -> bool:
+        """True if the thread fails when its process dies once more. Blocking."""
+        reader = self._store._tools.reader
+        seen = known or reader.seen(reader.key(thread_id))
+        if seen is None or not seen.head.owner:
+            return False
+        try:
+            journal = Journal.of(reader.load_head(reader.key(thread_id)).log.document)
+        except (StoreError, CodecError):
+            return False  # the claim of the thread finds that too
+        return journal.attempts == self._max_attempts - 1 > 0
 
     def function_of(self, journal: Journal, version: int) -> Served | None:
         """Return the function of a thread that this version began; None if it is not served here."""

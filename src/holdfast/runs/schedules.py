@@ -8,14 +8,15 @@ submits the same id: so a tick creates at most one thread.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.codec import decode
 from holdfast.history.entries import Started
-from holdfast.records.arguments import check_labels, mapping_or_none, sequence, text_or_none
+from holdfast.records.arguments import check_options, mapping_or_none, sequence, text_or_none
 from holdfast.records.errors import ConfigurationError, Deleted, KeyReused, NotFound
 from holdfast.records.identity import thread_key
 from holdfast.records.retention import Retention
@@ -24,7 +25,7 @@ from holdfast.records.words import Status
 from holdfast.runs.arguments import fingerprint_of, packed_pair
 from holdfast.runs.block import Terms
 from holdfast.runs.durable import AwaitableDurable, Durable, named_call, registry
-from holdfast.runs.queues import DEFAULT_QUEUE, queue_of
+from holdfast.runs.queues import DEFAULT_QUEUE, Queue, queue_of
 from holdfast.runs.run import Run
 from holdfast.runs.scope import current_frame
 from holdfast.runs.submitting import Served, Service, Submission, submit
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
 
 BESIDE = ".schedules"
 """What the namespace of schedules has in addition to the one that they submit to."""
-KEEPER = "holdfast:schedule"
+KEEPERS = {"every": "holdfast:every", "cron": "holdfast:cron"}
+"""The function that keeps a schedule, by what it ticks by: only workers that can read cron expressions serve those."""
 PAUSED_US = 3600_000_000
 ROWS_KEPT = 1024
 """How many rows a schedule has before those of the past are deleted."""
@@ -86,26 +88,28 @@ declared: dict[str, tuple[Durable[Any, Any], Plan]] = {}
 """The schedules that the modules of this program declare, by name."""
 
 
-def schedule(
-    name: str,
-    fn: Durable[Any, Any],
-    *,
-    cron: str | None = None,
-    every: timedelta | float | None = None,
-    tz: str = "UTC",
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    catch_up: CatchUp = "latest",
-    overlap: Overlap = "skip",
-    queue: str | None = None,
-    priority: int = 0,
-    labels: Mapping[str, str] | None = None,
-) -> None:
+class ScheduleOptions(TypedDict, total=False):
+    """The keywords of `schedule`: when it ticks, with what it calls the function, and where that queues."""
+
+    cron: str | None
+    every: timedelta | float | None
+    tz: str
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any] | None
+    catch_up: CatchUp
+    overlap: Overlap
+    queue: Queue | str | None
+    priority: int
+    labels: Mapping[str, str] | None
+
+
+def schedule(name: str, fn: Durable[Any, Any], **options: Unpack[ScheduleOptions]) -> None:
     """Declare, at import, that every worker of this program keeps a schedule: it submits `fn` at each tick.
 
-    - `cron` is five fields, such as `0 9 * * 1-5`, on the wall clock of `tz`; it needs the extra `cron`. `every`, at
-      least a second, ticks at multiples since 1970.
-    - The thread of a tick is `NAME@2026-11-17T08:00:00Z`. A function that takes `scheduled_at` gets the moment.
+    - `cron` is five fields, such as `0 9 * * 1-5`, on the wall clock of `tz` (UTC); it needs the extra `cron`. `every`,
+      at least a second, ticks at multiples since 1970.
+    - `args` and `kwargs` are those of the call. The thread of a tick is `NAME@2026-11-17T08:00:00Z`, with `queue`,
+      `priority` and `labels`. A function that takes `scheduled_at` gets the moment.
     - `catch_up` is what to do about ticks that no worker was there for: the `latest`, `all` (up to 100), or `none`.
     - `overlap="skip"` skips a tick while the thread of the one before is open; `allow` does not. With `catch_up="all"`
       you want `allow`: else the first missed tick is open when the next ones are looked at.
@@ -113,34 +117,24 @@ def schedule(
     before = declared.get(_check_name(name))
     if before is not None and before[0].name != getattr(fn, "name", None):
         raise ConfigurationError(f"schedule {name!r} is declared for {before[0].name} already; give another name")
-    declared[name] = (fn, plan_of(fn, cron, every, tz, args, kwargs, catch_up, overlap, queue, priority, labels))
+    declared[name] = (fn, plan_of(fn, options))
 
 
-def plan_of(
-    fn: object,
-    cron: object,
-    every: object,
-    tz: object,
-    args: object,
-    kwargs: object,
-    catch_up: CatchUp,
-    overlap: Overlap,
-    queue: str | None,
-    priority: int,
-    labels: Mapping[str, str] | None,
-) -> Plan:
+def plan_of(fn: object, options: ScheduleOptions) -> Plan:
     """Return what a schedule submits, checked."""
     if not isinstance(fn, Durable):
         raise ConfigurationError(f"a schedule is for a durable function, got {fn!r}")
+    check_options(options, [*ScheduleOptions.__annotations__])
+    catch_up, overlap = options.get("catch_up", "latest"), options.get("overlap", "skip")
     check_words(catch_up, overlap)
-    options = Submission(queue=queue, priority=priority, labels=check_labels(labels))
-    arguments, named = sequence(args, "args"), mapping_or_none(kwargs, "kwargs") or {}
+    timing = timing_of(options.get("cron"), options.get("every"), options.get("tz", "UTC"))
+    arguments, named = sequence(options.get("args", ()), "args"), mapping_or_none(options.get("kwargs"), "kwargs") or {}
     takes_moment = "scheduled_at" in fn._taken.names
     fn._call(arguments, {**named, **_moment(0, takes_moment)})
-    call = packed_pair(arguments, named)
-    place = queue_of(options.queue).name if options.queue else fn._service.queue.name
-    timing = timing_of(cron, every, tz)
-    return Plan(fn.name, timing, call, takes_moment, catch_up, overlap, place, priority, dict(labels or {}))
+    place = Submission.of({name: options[name] for name in ("queue", "priority", "labels") if name in options})
+    queue = fn._service.queue if place.queue is None else queue_of(place.queue)
+    call, labels = packed_pair(arguments, named), dict(place.labels or {})
+    return Plan(fn.name, timing, call, takes_moment, catch_up, overlap, queue.name, place.priority, labels)
 
 
 def _check_name(name: object) -> str:
@@ -182,9 +176,12 @@ async def put(store: "Store", name: str, plan: Plan) -> None:
     if known is not None and known.plan == plan:
         return
     now = await store._ports.perform(store._reader.agenda.now)
+    if known is not None and known.plan.timing.kind != plan.timing.kind:
+        await schedules.delete(name)  # another function keeps it from now on
+        known = None
     if known is None:
         with suppress(NotFound):
-            await schedules.revive(name)  # a process died while it deleted this schedule
+            await schedules.revive(name)  # it was deleted, perhaps by a process that died then
 
     def changed(known: Progress | None) -> Progress:
         if known is None:
@@ -271,9 +268,9 @@ async def _write(schedules: "Store", name: str, change: Callable[[Progress | Non
         if ledger.journal.started is not None:
             known = msgspec.convert(run.state, Progress)
         else:
-            call = packed_pair((), {})
-            started = [Started(KEEPER, call, fingerprint_of(call, KEEPER), ports.now())]
-            ledger.place = Place(KEEPER, 1, DEFAULT_QUEUE)
+            call, keeper = packed_pair((), {}), KEEPERS[change(None).plan.timing.kind]
+            started = [Started(keeper, call, fingerprint_of(call, keeper), ports.now())]
+            ledger.place = Place(keeper, 1, DEFAULT_QUEUE)
         ledger.change_state(msgspec.to_builtins(change(known), builtin_types=(bytes,)))
         await ledger.commit(ports, Intent(cause="event"), *started)
         ledger.resumes_at = 0
@@ -282,18 +279,22 @@ async def _write(schedules: "Store", name: str, change: Callable[[Progress | Non
 # The keeper
 
 
-def keeper_of(store: "Store") -> Durable[Any, Any]:
-    """Return the durable function that keeps the schedules of a store, for workers on the namespace beside it."""
+def keepers_of(store: "Store") -> list[Durable[Any, Any]]:
+    """Return the durable functions that keep the schedules of a store, for workers on the namespace beside it."""
 
     async def keep() -> None:
         frame = current_frame.get()
         assert frame is not None  # noqa: S101  it is run by a worker
         await _keep(store, frame.run)
 
-    service = Service(retries=TRIES, backoff=PATIENCE_SECONDS)
-    keeper: Durable[Any, Any] = AwaitableDurable(keep, lambda: store, Terms(), None, KEEPER, "ignore", service)
-    del registry[KEEPER]  # it is no function of the user's program
-    return keeper
+    service, names = Service(retries=TRIES, backoff=PATIENCE_SECONDS), dict(KEEPERS)
+    if find_spec("cronsim") is None:
+        del names["cron"]
+    keepers: list[Durable[Any, Any]] = []
+    for name in names.values():
+        keepers.append(AwaitableDurable(keep, lambda: store, Terms(), None, name, "ignore", service))
+        del registry[name]  # it is no function of the user's program
+    return keepers
 
 
 async def _keep(store: "Store", run: Run) -> None:

@@ -21,6 +21,7 @@ from holdfast.records.arguments import (
 from holdfast.records.checkpoint import Change, Checkpoint, CheckpointInfo
 from holdfast.records.errors import ConfigurationError, HoldfastError, NotFound, StoreClosed
 from holdfast.records.event import Event
+from holdfast.records.head import Marks
 from holdfast.records.identity import CheckpointId, RequestId
 from holdfast.records.outcome import Outcome, Recovery
 from holdfast.records.reports import Copied, Guarantee, Report, Stats
@@ -305,8 +306,9 @@ class Store(Fleet):
         checkpoint = CheckpointId.parse(checkpoint_id)
         thread = self._reader.key(checkpoint.thread_id)
         for _ in range(RESTATE_ATTEMPTS):
-            await self._saving.step_back(thread, checkpoint)
-            if await self._ports.perform(self._maintenance.mark, thread, checkpoint, maintenance.hidden):
+            if await self._saving.step_back(thread, checkpoint) or await self._ports.perform(
+                self._maintenance.mark, thread, checkpoint, Marks.hiding
+            ):
                 await self._events.emit("checkpoint_deleted", checkpoint.thread_id, checkpoint.seq)
                 return
         raise gave_up(RESTATE_ATTEMPTS, thread)
@@ -319,7 +321,7 @@ class Store(Fleet):
         await self._open_to_write()
         checkpoint = CheckpointId.parse(checkpoint_id)
         thread = self._reader.key(checkpoint.thread_id)
-        change = maintenance.pinned if pinned else maintenance.unpinned
+        change = Marks.pinning if pinned else Marks.unpinning
         await self._ports.perform(self._maintenance.mark, thread, checkpoint, change)
         await self._events.emit("pinned" if pinned else "unpinned", checkpoint.thread_id, checkpoint.seq)
 

@@ -35,6 +35,11 @@ class Timing(msgspec.Struct, frozen=True):
     cron: str = ""
     tz: str = "UTC"
 
+    @property
+    def kind(self) -> str:
+        """What it ticks by: `every` or `cron`."""
+        return "cron" if self.cron else "every"
+
 
 def timing_of(cron: object, every: object, tz: object) -> Timing:
     """Return when a schedule ticks; raise `ConfigurationError` unless exactly one of `cron` and `every` is valid."""

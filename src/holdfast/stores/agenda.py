@@ -22,6 +22,9 @@ HIDE = 2_000_000
 """For how many microseconds nobody else is given an entry that was taken."""
 UNREADABLE = 60_000_000
 """For how many microseconds nobody is given a thread that cannot be read."""
+TELL = "tell:"
+"""How the key of a message begins that asks a thread to wake another one when it ends: it calls the thread itself to
+nothing. Its value names the other one."""
 UNHELD = {Status.QUEUED.value, Status.WORKING.value}
 OPEN = (*sorted(UNHELD), Status.INPUT_REQUIRED.value)
 """The statuses of threads that have an entry."""
@@ -54,7 +57,7 @@ class Pace(msgspec.Struct, frozen=True):
     burst: int
 
 
-class Limits(msgspec.Struct, frozen=True):
+class QueueLimits(msgspec.Struct, frozen=True):
     """What the workers of a queue agree on."""
 
     concurrency: int | None = None
@@ -66,7 +69,7 @@ class Limits(msgspec.Struct, frozen=True):
     unbegun: frozenset[bytes] = frozenset()
 
 
-NO_LIMITS = Limits()
+NO_LIMITS = QueueLimits()
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -78,6 +81,8 @@ class Taken(msgspec.Struct, frozen=True):
     entries: Sequence[Due]
     next_due: int
     last_lane: bytes
+    has_more: bool = False
+    """True if due threads were left: there are too many, limits hold them back, or others are just taking them."""
 
 
 class Depth(msgspec.Struct, frozen=True):
@@ -102,7 +107,7 @@ class Agenda(Protocol):
         routes: Collection[bytes],
         most: int,
         after: bytes = b"",
-        limits: Limits = NO_LIMITS,
+        limits: QueueLimits = NO_LIMITS,
         low: int = 0,
     ) -> Taken:
         """Take up to `most` due threads with one of these routes, whose keys begin with `prefix`.
@@ -110,9 +115,14 @@ class Agenda(Protocol):
         Nobody else is given them for `HIDE`: they are marked as held until then. First come those that were held and
         are due, whose owner may be dead: they have their place, and no limit holds them back. Then come the others, by
         priority, then lanes in turn, beginning after the lane `after`, then by their due time. What was due before
-        `low` need not be found, held or not: entries can become visible late, so look from 0 on every few seconds. A
-        thread whose head cannot be read is given too, and nobody holds it then: see `after_taking`.
+        `low` is not searched for, held or not: after a look that left nothing due, raise it to about the time of that
+        look. Entries can become visible late, so look from 0 on every few seconds. A thread whose head cannot be read
+        is given too, and nobody holds it then: see `after_taking`.
         """
+        ...
+
+    def call(self, thread: bytes, key: str, value: bytes) -> bool:
+        """Leave a message for a thread, as `Backend.post` does, and make the thread due: both, or neither."""
         ...
 
     def look_again(self, thread: bytes, due: int) -> None:
@@ -170,8 +180,8 @@ class Announcing(Protocol):
     An announcement is a hint, and may be lost: the agenda alone says what is due.
     """
 
-    def announce(self, prefix: bytes, queues: Collection[str]) -> None:
-        """Tell listeners that threads of these queues may be due. Never raises. Not within a transaction."""
+    def announce(self, prefix: bytes) -> None:
+        """Notify listeners that threads of this namespace may be due. Never raises. Not within a transaction."""
         ...
 
     def listener(self, prefix: bytes) -> Listener:
@@ -201,13 +211,23 @@ def entry_of(head: Head) -> Entry | None:
     """Return the entry of a thread with this head; None if it has none."""
     if not head.route or head.deleted or head.status not in OPEN:
         return None
-    if head.owner:
-        held, due = True, head.expires_at
-    elif head.status in UNHELD:
-        held, due = False, head.expires_at or head.updated_at
-    else:
-        held, due = False, head.expires_at or PARKED
-    return Entry(head.queue, head.route, head.priority, head.lane, held, due)
+    due = head.expires_at
+    if not head.owner:  # never earlier than it was written: a look need not search the past for new entries
+        is_parked = not due and head.status not in UNHELD
+        due = PARKED if is_parked else max(due, head.updated_at)
+    return Entry(head.queue, head.route, head.priority, head.lane, bool(head.owner), due)
+
+
+def entry_after(swap: Swap, messages: Collection[str]) -> Entry | None:
+    """Return the entry of a thread after a swap, if these messages wait for the thread then.
+
+    One that the writer has not heard makes it due at once.
+    """
+    entry, heard = entry_of(swap.head), swap.heard
+    if entry is None or heard is None:
+        return entry
+    is_called = any(key not in heard and not key.startswith(TELL) for key in messages)
+    return earlier(entry, swap.head.updated_at) if is_called else entry
 
 
 def moves(old: Head, new: Head) -> bool:
@@ -233,10 +253,21 @@ def swap_of(
     consumed: tuple[str, ...] = (),
     drop: Drop = KEEP_ALL,
     size: int = 0,
+    heard: frozenset[str] | None = None,
 ) -> Swap:
     """Return the swap from one head to another: the one place that decides whether it changes the agenda."""
     is_moved = drop.everything or moves(old, head)
-    return Swap(thread, expected, replacement, head, rows, blobs or {}, consumed, drop, size, is_moved)
+    return Swap(thread, expected, replacement, head, rows, blobs or {}, consumed, drop, size, is_moved, heard)
+
+
+def place_of(thread: bytes, queue: str) -> bytes:
+    """Return where a thread queues, or all threads with its namespace: the namespace and the queue, as one key."""
+    return thread[: 1 + thread[0]] + queue.encode("utf-8", "surrogatepass")
+
+
+def queue_in(place: bytes, thread: bytes) -> str:
+    """Return the queue of a thread with this place; of one in another namespace, the place itself."""
+    return place.removeprefix(thread[: 1 + thread[0]]).decode("utf-8", "backslashreplace")
 
 
 def earlier(entry: Entry, due: int) -> Entry:

@@ -1,13 +1,19 @@
-"""Which due threads a look is given, for backends that have all entries at hand; and the arithmetic of rates."""
+"""Which due threads a look is given: the model of all agendas. Pure functions; also the arithmetic of rates."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from holdfast.stores.agenda import HIDE, PARKED, Depth, Entry, Limits, Pace
+from holdfast.stores.agenda import HIDE, PARKED, Depth, Entry, Pace, QueueLimits
+
+PRIORITIES = (2, 1, 0, -1, -2)
 
 Placed: TypeAlias = tuple[bytes, Entry]
 """A thread and its entry."""
+First: TypeAlias = Callable[[int, bytes, Collection[bytes], Collection[bytes]], Placed | None]
+"""Finds the first due entry that nobody holds, by lane and due time: of a priority, from a lane on, of one of some
+routes, and not of some threads."""
 
 
 class Look(NamedTuple):
@@ -17,7 +23,8 @@ class Look(NamedTuple):
     routes: Collection[bytes]
     most: int
     after: bytes
-    limits: Limits
+    limits: QueueLimits
+    low: int
     now: int
     paid_off: int = 0
 
@@ -27,45 +34,54 @@ class Look(NamedTuple):
         pace = self.limits.pace
         return max(0, self.paid_off - pace.burst - self.now) if pace else 0
 
+    @property
+    def units(self) -> int:
+        """How many threads the pace lets begin now."""
+        pace = self.limits.pace
+        return self.most if pace is None else units_of(pace, self.paid_off, self.now)
+
 
 class Choice(NamedTuple):
-    """What a look is given, and when the next look can find more."""
+    """What a look is given, when the next look can find more, and whether due threads are left."""
 
     picked: list[Placed]
     next_due: int
+    has_more: bool
 
 
 def choose(entries: Iterable[Placed], look: Look) -> Choice:
     """Return the entries that `take` gives, in order."""
     of_queue = [each for each in entries if each[1].queue == look.queue]
     served = [each for each in of_queue if each[1].route in look.routes]
-    due = [each for each in served if each[1].due <= look.now]
+    due = [each for each in served if look.low <= each[1].due <= look.now]
     held = sorted((each for each in due if each[1].held), key=_by_age)[: look.most]
     busy = Counter(entry.lane for _, entry in of_queue if entry.held)
     room = room_of(look, len(held), busy.total())
-    free = pick(lambda some, most: _first(some, most, look, busy, due), look, room, busy)
-    picked = [*held, *free]
-    return Choice(picked, _next_due(of_queue, served, picked, look))
+    picked = [*held, *pick(finder(each for each in due if not each[1].held), look, room, busy)]
+    times = [entry.due for _, entry in served if entry.due > look.now] + [look.now + HIDE] * bool(picked)
+    has_more = len(due) > len(picked)
+    if has_more:
+        times += [entry.due for _, entry in of_queue if entry.held and entry.due > look.now]
+    return Choice(picked, next_look(times, look, picked, has_more=has_more), has_more)
 
 
-def _by_age(placed: Placed) -> tuple[int, int, bytes]:
-    thread, entry = placed
-    return -entry.priority, entry.due, thread
+def _by_age(placed: Placed) -> tuple[int, bytes]:
+    return placed[1].due, placed[0]
 
 
-def _first(routes: Collection[bytes], most: int, look: Look, busy: Counter[bytes], due: list[Placed]) -> list[Placed]:
-    free = [each for each in due if not each[1].held and each[1].route in routes]
-    return within_each(in_turn(free, look.after), look.limits.each, busy)[:most]
+def finder(free: Iterable[Placed]) -> First:
+    """Return a `First` over these entries."""
+    ordered = sorted(free, key=lambda each: (each[1].priority, each[1].lane, *_by_age(each)))
+    keys = [(entry.priority, entry.lane) for _, entry in ordered]
 
+    def first(priority: int, lane: bytes, routes: Collection[bytes], but: Collection[bytes]) -> Placed | None:
+        for index in range(bisect_left(keys, (priority, lane)), bisect_left(keys, (priority + 1, b""))):
+            thread, entry = ordered[index]
+            if entry.route in routes and thread not in but:
+                return thread, entry
+        return None
 
-def _next_due(of_queue: list[Placed], served: list[Placed], picked: list[Placed], look: Look) -> int:
-    taken = {thread for thread, _ in picked}
-    times = [look.now + HIDE if thread in taken else entry.due for thread, entry in served]
-    next_due = min(times, default=PARKED)
-    if next_due > look.now or len(picked) == look.most:
-        return next_due
-    times += [entry.due for _, entry in of_queue if entry.held]
-    return after_limits((time for time in times if time > look.now), look, picked)
+    return first
 
 
 # What every backend decides alike
@@ -78,47 +94,44 @@ def room_of(look: Look, given: int, held: int) -> int:
     return max(0, room if concurrency is None else min(room, concurrency - held))
 
 
-def pick(
-    first: Callable[[Collection[bytes], int], list[Placed]], look: Look, room: int, busy: Counter[bytes]
-) -> list[Placed]:
-    """Return the free entries to give. `first` returns the first ones of some routes, in the order of taking."""
-    pace, limits = look.limits.pace, look.limits
-    if pace is None:
-        return first(look.routes, room)
-    begun = [route for route in look.routes if route not in limits.unbegun]
-    unbegun = [route for route in look.routes if route in limits.unbegun]
-    found = first(begun, room) + first(unbegun, min(room, units_of(pace, look.paid_off, look.now)))
-    return within_each(in_turn(found, look.after), limits.each, busy)[:room]
+def pick(first: First, look: Look, room: int, busy: Counter[bytes]) -> list[Placed]:
+    """Return up to `room` free entries: by priority, then one of each lane in turn, from the one after `after` on.
+
+    A lane gets no more than may be held of it, if `busy` is what is held of each. When the pace allows no more threads
+    to begin, only those that had begun are given.
+    """
+    each, units = look.limits.each, look.units
+    routes: Collection[bytes] = look.routes
+    held, picked = busy.copy(), dict[bytes, Entry]()
+    for priority in PRIORITIES:
+        lane, is_fruitful = look.after + b"\0", True
+        while len(picked) < room:
+            if not units:
+                routes = [route for route in look.routes if route not in look.limits.unbegun]
+            found = first(priority, lane, routes, picked)
+            if found is not None:
+                thread, entry = found
+                lane = entry.lane + b"\0"
+                if each is None or held[entry.lane] < each:
+                    picked[thread] = entry
+                    held[entry.lane] += 1
+                    units -= entry.route in look.limits.unbegun
+                    is_fruitful = True
+            elif is_fruitful and lane:
+                lane, is_fruitful = b"", False  # the next turn
+            else:
+                break
+    return list(picked.items())
 
 
-def after_limits(times: Iterable[int], look: Look, picked: Iterable[Placed]) -> int:
-    """Return when to look again if limits hold back what is due: at one of these times, or as the pace allows."""
+def next_look(times: Iterable[int], look: Look, picked: list[Placed], *, has_more: bool) -> int:
+    """Return when a look can find more: at one of these times; if something due is left, now, or as the pace allows."""
+    if not has_more:
+        return min(times, default=PARKED)
+    if len(picked) == look.most:
+        return look.now
     wait = look._replace(paid_off=paid_off_by(look, picked)).wait
-    return min((*times, look.now + wait if wait else PARKED), default=PARKED)
-
-
-def in_turn(entries: list[Placed], after: bytes) -> list[Placed]:
-    """Order entries by priority, then lanes in turn from the one after `after` on, then by due time."""
-    turns = Counter[tuple[int, bytes]]()
-    ranked = []
-    for thread, entry in sorted(entries, key=lambda each: (each[1].due, each[0])):
-        lane = (entry.priority, entry.lane)
-        turns[lane] += 1
-        ranked.append(((-entry.priority, turns[lane], entry.lane <= after, entry.lane), (thread, entry)))
-    return [each for _, each in sorted(ranked, key=lambda each: each[0])]
-
-
-def within_each(entries: list[Placed], each: int | None, busy: Counter[bytes]) -> list[Placed]:
-    """Leave out what would be more than `each` of one lane, if these numbers of the lanes are held."""
-    if each is None:
-        return entries
-    held, kept = busy.copy(), []
-    for placed in entries:
-        lane = placed[1].lane
-        if held[lane] < each:
-            held[lane] += 1
-            kept.append(placed)
-    return kept
+    return min((*times, look.now + wait if wait else PARKED))
 
 
 def last_lane_of(entries: Sequence[Entry], after: bytes) -> bytes:

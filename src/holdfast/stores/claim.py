@@ -34,7 +34,7 @@ from holdfast.stores.agenda import UNREADABLE, entry_of, swap_of
 from holdfast.stores.backend import Transaction, inboxes
 from holdfast.stores.committer import Committer
 from holdfast.stores.decisions import as_found, claimed, deletion, released, renewed
-from holdfast.stores.landing import landed
+from holdfast.stores.landing import landed, resolved
 from holdfast.stores.reader import Reader, Seen
 from holdfast.stores.waking import announce
 from holdfast.stores.writer import NO_HEAD, Intent, Proposal, Write, Writer
@@ -146,12 +146,14 @@ class Claim:
         intent.token, intent.lease = self.token, self.lease
         return self._queue(lambda: self.writer.propose(intent, self._ports.now()))
 
-    def amend(self, change: Callable[[Head], Head], *, repeats: bool = False) -> Pending:
+    def amend(
+        self, change: Callable[[Head], Head], *, repeats: bool = False, heard: frozenset[str] | None = None
+    ) -> Pending:
         """Queue a change of the head alone."""
 
         def amend() -> Pending:
             self.check()
-            return self._queue(lambda: self.writer.amend(change), repeats=repeats)
+            return self._queue(lambda: self.writer.amend(change, heard), repeats=repeats)
 
         return self.in_order(amend)
 
@@ -294,9 +296,10 @@ class Claim:
         notice_cancellations([self])
         return self.cancelled
 
-    def release(self, status: str, wake_at: int = 0) -> Pending:
-        """Queue the end of the claim."""
-        return self.amend(lambda head: released(head, self.thread_id, self.token, status, self._ports.now(), wake_at))
+    def release(self, status: str, wake_at: int = 0, heard: frozenset[str] | None = None) -> Pending:
+        """Queue the end of the claim. A message that is not among those `heard` makes the thread due at once."""
+        name, token, now = self.thread_id, self.token, self._ports.now
+        return self.amend(lambda head: released(head, name, token, status, now(), wake_at), heard=heard)
 
     def release_after_failure(self) -> None:
         """Release the lease although writing failed, if it is still ours. Blocking."""
@@ -490,7 +493,7 @@ def _swapped(reader: Reader, thread: bytes, old: Seen, new: Seen, consumed: tupl
     try:
         return reader.backend.swap([swap])[0]
     except OutcomeUnknown:
-        return landed(reader, swap) is True
+        return resolved(reader, swap) is True
 
 
 def _with_life(reader: Reader, thread: bytes, old: Head, head: Head) -> Head:

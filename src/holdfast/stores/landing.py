@@ -1,5 +1,6 @@
 """Was a write stored? After a lost reply the stored head and log decide, for saves, claims, pins and prunes alike."""
 
+from holdfast.records.errors import OutcomeUnknown
 from holdfast.records.head import Head, decode_head
 from holdfast.records.rows import Swap
 from holdfast.stores.reader import Reader, Seen
@@ -7,6 +8,21 @@ from holdfast.stores.reader import Reader, Seen
 HOLDER = frozenset({"token", "owner", "deleted"})
 """Claims, releases and tombstones change these. No other write can set them to the same values."""
 DERIVED = frozenset({"mac"})
+
+
+def resolved(reader: Reader, swap: Swap) -> bool | None:
+    """True if a swap whose reply was lost is stored, False if it never can be, None if that is unknown. Blocking.
+
+    While the head is the expected one, the swap may still be on its way. So it is sent again: the copy that comes
+    first is stored, and the other one is refused.
+    """
+    outcome = landed(reader, swap)
+    if outcome is not None:
+        return outcome
+    try:
+        return True if reader.backend.swap([swap])[0] else landed(reader, swap)
+    except OutcomeUnknown:
+        return landed(reader, swap)
 
 
 def landed(reader: Reader, swap: Swap, seen: Seen | None = None) -> bool | None:

@@ -17,7 +17,7 @@ from holdfast.stores.agenda import (
     Depth,
     Due,
     Entry,
-    Limits,
+    QueueLimits,
     Taken,
     earlier,
     entry_of,
@@ -47,27 +47,40 @@ class ListedAgenda:
         routes: Collection[bytes],
         most: int,
         after: bytes = b"",
-        limits: Limits = NO_LIMITS,
+        limits: QueueLimits = NO_LIMITS,
         low: int = 0,
     ) -> Taken:
         """See `Agenda.take`."""
         if limits != NO_LIMITS:
             raise self.unlimited()
         now, heads = self.now(), self._heads(prefix)
-        self._hidden = {thread: until for thread, until in self._hidden.items() if until > now}
+        self._forget(prefix, heads, now)
         entries = self._entries(heads)
-        picked, next_due = choose(entries.items(), Look(queue, routes, most, after, limits, now))
+        picked, next_due, has_more = choose(entries.items(), Look(queue, routes, most, after, limits, 0, now))
         for thread, _ in picked:
             self._hidden[thread] = now + HIDE
             self._poked.pop(thread, None)
             self._messages[thread] = set(self._backend.inbox(thread))
         last_lane = last_lane_of([entry for _, entry in picked], after)
-        return Taken([Due(thread, entry, heads[thread]) for thread, entry in picked], next_due, last_lane)
+        return Taken([Due(thread, entry, heads[thread]) for thread, entry in picked], next_due, last_lane, has_more)
+
+    def _forget(self, prefix: bytes, heads: Mapping[bytes, bytes], now: int) -> None:
+        """Forget what is over: threads that are not open any more, and those that were hidden long enough."""
+        self._hidden = {thread: until for thread, until in self._hidden.items() if until > now}
+        for known in (self._poked, self._messages):
+            for thread in [each for each in known if each.startswith(prefix) and each not in heads]:
+                del known[thread]
 
     def look_again(self, thread: bytes, due: int) -> None:
         """See `Agenda.look_again`."""
         self._hidden.pop(thread, None)
         self._poked[thread] = due
+
+    def call(self, thread: bytes, key: str, value: bytes) -> bool:
+        """See `Agenda.call`: a look of any process finds the message."""
+        is_new = self._backend.post(thread, key, value)
+        self.look_again(thread, self.now())
+        return is_new
 
     def depth(self, prefix: bytes, queue: str) -> Depth:
         """See `Agenda.depth`."""

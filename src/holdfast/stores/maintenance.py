@@ -30,7 +30,7 @@ from holdfast.records.rows import KEEP_ALL, Drop
 from holdfast.stores.agenda import swap_of
 from holdfast.stores.backend import Backend, Littering, Misplacing, readable_head
 from holdfast.stores.decisions import buried, deleted, marked, revived
-from holdfast.stores.landing import landed
+from holdfast.stores.landing import resolved
 from holdfast.stores.listing import Listings
 from holdfast.stores.reader import Reader, Seen, gave_up
 
@@ -59,7 +59,7 @@ class Maintenance:
         except OutcomeUnknown:
             swapped = None
             with suppress(StoreUnavailable):
-                swapped = landed(self._reader, swap)
+                swapped = resolved(self._reader, swap)
             if swapped is None:
                 raise
         return Seen(head, swap.replacement) if swapped else None
@@ -79,7 +79,7 @@ class Maintenance:
         def attempt() -> bool | None:
             seen, headers = self._reader.survey(thread, checkpoint.seq + 1, 1)
             _check_visible(seen.head, headers, checkpoint)
-            if change is hidden and seen.head.checkpoint == checkpoint.seq:
+            if change is Marks.hiding and seen.head.checkpoint == checkpoint.seq:
                 return False
             marks = change(seen.head.marks, checkpoint.seq)
             return marks == seen.head.marks or self._swap(thread, seen, marked(seen.head, marks)) is not None or None
@@ -134,7 +134,7 @@ class Maintenance:
         else:
             binding = self._reader.binding(thread, head)
             visible = [Dated(header.seq, now - decode_meta(binding, header).created_at) for header in shown]
-        return plan(headers, head, new_marks(retention, head.marks, visible))
+        return plan(headers, head, new_marks(retention, head.marks, visible, head.checkpoint))
 
     def _with_strays(self, thread: bytes, head: Head, headers: Sequence[Header], todo: Plan) -> Plan:
         """Add the blobs of writes that were begun and can no longer be committed."""
@@ -271,27 +271,6 @@ def _check_visible(head: Head, headers: Sequence[Header], checkpoint: Checkpoint
     found = headers and headers[0].seq == checkpoint.seq and headers[0].is_checkpoint
     if not found or checkpoint.life != life_of(head.incarnation) or not head.marks.shows(checkpoint.seq):
         raise NotFound(f"checkpoint {str(checkpoint)!r} does not exist")
-
-
-def pinned(marks: Marks, seq: int) -> Marks:
-    """Return the marks with `seq` pinned."""
-    return replace(marks, pinned=tuple(sorted({*marks.pinned, seq})))
-
-
-def unpinned(marks: Marks, seq: int) -> Marks:
-    """Return the marks with `seq` not pinned. It stays visible until the next prune."""
-    kept = {*marks.kept, seq} if seq < marks.floor and seq in marks.pinned else marks.kept
-    return replace(marks, pinned=_without(marks.pinned, seq), kept=tuple(sorted(kept)))
-
-
-def hidden(marks: Marks, seq: int) -> Marks:
-    """Return the marks with `seq` hidden, and so no longer pinned."""
-    hidden = tuple(sorted({*marks.hidden, seq}))
-    return replace(marks, hidden=hidden, pinned=_without(marks.pinned, seq), kept=_without(marks.kept, seq))
-
-
-def _without(seqs: tuple[int, ...], seq: int) -> tuple[int, ...]:
-    return tuple(other for other in seqs if other != seq)
 
 
 def _row_bytes(header: Header) -> int:

@@ -19,10 +19,11 @@ from holdfast.stores.agenda import (
     Depth,
     Due,
     Entry,
-    Limits,
+    QueueLimits,
     Taken,
     after_call,
     after_taking,
+    entry_after,
     entry_of,
 )
 from holdfast.stores.backend import Listing, belongs, counted_as, readable_head
@@ -48,7 +49,7 @@ class _Thread:
         blobs.update(swap.blobs)
         for key in swap.consumed:
             posts.pop(key, None)
-        entry = entry_of(swap.head) if swap.moves else self.entry
+        entry = entry_after(swap, posts) if swap.moves else self.entry
         self.encoded, self.head, self.entry = swap.replacement, swap.head, entry
         self.rows, self.blobs, self.posts = rows, blobs, posts
         self._drop(swap.drop, {row.seq for row in swap.rows}, swap.blobs)
@@ -174,11 +175,14 @@ class MemoryBackend:
     def post(self, thread: bytes, key: str, value: bytes) -> bool:
         """See `Backend.post`."""
         with self._lock:
-            self._check_open()
-            posts = self._kept(thread).posts
-            is_new = key not in posts
-            posts.setdefault(key, value)
-            return is_new
+            return self._post(thread, key, value)
+
+    def _post(self, thread: bytes, key: str, value: bytes) -> bool:
+        self._check_open()
+        posts = self._kept(thread).posts
+        is_new = key not in posts
+        posts.setdefault(key, value)
+        return is_new
 
     def inbox(self, thread: bytes) -> dict[str, bytes]:
         """See `Backend.inbox`."""
@@ -195,28 +199,38 @@ class MemoryBackend:
         routes: Collection[bytes],
         most: int,
         after: bytes = b"",
-        limits: Limits = NO_LIMITS,
+        limits: QueueLimits = NO_LIMITS,
         low: int = 0,
     ) -> Taken:
         """See `Agenda.take`."""
         bucket = limits.pace.bucket if limits.pace else b""
         with self._lock:
             now, entries = self.now(), self._entries(prefix)
-            look = Look(queue, routes, most, after, limits, now, self._buckets.get(bucket, 0))
-            picked, next_due = choose(entries.items(), look)
+            look = Look(queue, routes, most, after, limits, low, now, self._buckets.get(bucket, 0))
+            picked, next_due, has_more = choose(entries.items(), look)
             for thread, entry in picked:
                 is_readable = readable_head(thread, self._threads[thread].encoded) is not None
                 self._threads[thread].entry = after_taking(entry, now, is_readable=is_readable)
             self._buckets[bucket] = paid_off_by(look, picked)
             found = [Due(thread, entry, self._threads[thread].encoded) for thread, entry in picked]
-        return Taken(found, next_due, last_lane_of([entry for _, entry in picked], after))
+        return Taken(found, next_due, last_lane_of([entry for _, entry in picked], after), has_more)
 
     def look_again(self, thread: bytes, due: int) -> None:
         """See `Agenda.look_again`."""
         with self._lock:
-            kept = self._found(thread)
-            if kept is not None:
-                kept.entry = after_call(kept.entry, entry_of(kept.head), due, self.now())
+            self._look_again(thread, due)
+
+    def _look_again(self, thread: bytes, due: int) -> None:
+        kept = self._found(thread)
+        if kept is not None:
+            kept.entry = after_call(kept.entry, entry_of(kept.head), due, self.now())
+
+    def call(self, thread: bytes, key: str, value: bytes) -> bool:
+        """See `Agenda.call`."""
+        with self._lock:
+            is_new = self._post(thread, key, value)
+            self._look_again(thread, self.now())
+            return is_new
 
     def depth(self, prefix: bytes, queue: str) -> Depth:
         """See `Agenda.depth`."""
@@ -238,7 +252,7 @@ class MemoryBackend:
         """See `Agenda.now`: the clock of this host."""
         return time_ns() // 1000
 
-    def announce(self, prefix: bytes, queues: Collection[str]) -> None:
+    def announce(self, prefix: bytes) -> None:
         """See `Announcing.announce`."""
         with self._announced:
             self._announcements += 1

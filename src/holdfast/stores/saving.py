@@ -41,7 +41,7 @@ from holdfast.records.identity import MAX_ID_BYTES, CheckpointId
 from holdfast.records.words import CAUSE_WORDS, PHASE_WORDS, STATUS_WORDS, Cause, Phase, Status
 from holdfast.stores.committer import Committer
 from holdfast.stores.events import Events
-from holdfast.stores.landing import landed
+from holdfast.stores.landing import resolved
 from holdfast.stores.listing import Listings
 from holdfast.stores.reader import Loaded, Reader, checkpoint_of, gave_up
 from holdfast.stores.writer import Intent, Place, Recorded, Write, Writer, Writers
@@ -196,14 +196,14 @@ class Saving:
             place=place,
         )
 
-    async def step_back(self, thread: bytes, checkpoint: CheckpointId) -> None:
-        """If this is the newest checkpoint, make the state of the one before it the thread's state.
+    async def step_back(self, thread: bytes, checkpoint: CheckpointId) -> bool:
+        """If this is the newest checkpoint, hide it, and make the state of the one before it the thread's state.
 
-        `Conflict` if there is none before it.
+        False if it is not the newest. `Conflict` if there is none before it.
         """
         loaded = await self._ports.perform(self._loaded_before, thread, checkpoint)
         if loaded is None:
-            return
+            return False
         meta = decode_meta(loaded.log.binding, loaded.header)
         intent = Intent(
             draft=_redrafted(loaded.log.document),
@@ -212,9 +212,13 @@ class Saving:
             phase=meta.phase,
             metadata=meta.metadata,
             expect_seq=checkpoint.seq,
+            hides=checkpoint.seq,
         )
-        with suppress(Conflict):  # it is not the newest any more
+        try:
             await self.commit(thread, intent)
+        except Conflict:
+            return False  # it is not the newest any more
+        return True
 
     def _loaded_before(self, thread: bytes, checkpoint: CheckpointId) -> Loaded | None:
         """Load the checkpoint before this one; None if this is not the newest."""
@@ -305,7 +309,7 @@ class Saving:
             self.writers.discard(writer)
             outcome = None
             with suppress(StoreUnavailable):
-                outcome = await self._ports.perform(landed, self._reader, write.proposal.swap)
+                outcome = await self._ports.perform(resolved, self._reader, write.proposal.swap)
             if outcome is None:
                 raise
             return outcome

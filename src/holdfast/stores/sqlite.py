@@ -25,7 +25,7 @@ from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.agenda import NO_LIMITS, Depth, Entry, Limits, Taken
+from holdfast.stores.agenda import NO_LIMITS, Depth, Entry, QueueLimits, Taken, entry_after, entry_of, place_of
 from holdfast.stores.backend import Listing, readable_head, replaces_lost_head
 from holdfast.stores.choosing import Look
 from holdfast.stores.sql import statements
@@ -96,15 +96,16 @@ class SQLiteBackend:
         return Guarantee(level=self._file.durability, store=self.kind, details=details)
 
     def check(self) -> list[str]:
-        """See `Backend.check`: SQLite's own check of tables and indexes, and every head against its columns."""
+        """See `Backend.check`: SQLite's own check of tables and indexes, and every head against columns and labels."""
         try:
             with self._reading() as connection:
                 self._file.check_length()
-                found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-                heads = list(filter(None, map(_problem, connection.execute(self._sql["read_all_heads"]))))
+                found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row != ("ok",)]
+                heads = connection.execute(self._sql["read_all_heads"]).fetchall()
+                indexed = set(connection.execute(self._sql["read_labels"]))
         except StoreError as error:
             return [str(error)]
-        return heads if found == ["ok"] else found + heads
+        return [*found, *filter(None, map(_problem, heads)), *_label_problems(heads, indexed)]
 
     # Writing
 
@@ -145,10 +146,10 @@ class SQLiteBackend:
                 return None
         at = at or self._create(connection, swap.thread, swap.head)
         labels = self._update_thread(connection, at, swap)
-        if swap.moves:
-            self._agenda.put(connection, at.number, swap.head)
         if drop is not KEEP_ALL or swap.consumed:
             self._drop(connection, at, drop, swap.consumed)
+        if swap.moves:
+            self._move(connection, at.number, swap)
         place = 1 if drop.everything else at.place
         if rows:
             place = max(place, rows[-1].seq + 1)
@@ -161,6 +162,11 @@ class SQLiteBackend:
         for blob, data in swap.blobs.items():
             connection.execute(self._sql["insert_blob"], (at.number, blob, data))
         return Location(at.number, place, swap.replacement, labels, swap.head.listed_as)
+
+    def _move(self, connection: sqlite3.Connection, number: int, swap: Swap) -> None:
+        """Change the thread's entry in the agenda."""
+        messages = () if swap.heard is None else [key for key, _ in self._posts(connection, number) if type(key) is str]
+        self._agenda.put(connection, number, swap.thread, entry_after(swap, messages))
 
     def _replace_head(self, connection: sqlite3.Connection, at: Location, swap: Swap) -> bool:
         """Put the first row of a swap, or its head if it has none, where the expected head is; False if it is not."""
@@ -362,13 +368,13 @@ class SQLiteBackend:
         routes: Collection[bytes],
         most: int,
         after: bytes = b"",
-        limits: Limits = NO_LIMITS,
+        limits: QueueLimits = NO_LIMITS,
         low: int = 0,
     ) -> Taken:
         """See `Agenda.take`. If nothing is due, nothing is written."""
-        look = Look(queue, routes, most, after, limits, self.now())
+        look = Look(queue, routes, most, after, limits, low, self.now())
         with self._reading() as connection:
-            next_due = Taking(connection, self._sql, prefix, look).next_due()
+            next_due = Taking(connection, self._sql, prefix, look).next_due(low)
         if next_due > look.now:
             return Taken([], next_due, after)
         with self._file.writing() as connection:
@@ -382,13 +388,24 @@ class SQLiteBackend:
     def _look_again(self, connection: sqlite3.Connection, thread: bytes, due: int) -> None:
         found = self._locate(connection, thread)
         if found is not None:
-            head = readable_head(thread, found.head) or Head()
-            self._agenda.look_again(connection, found.number, head, due, self.now())
+            wanted = entry_of(readable_head(thread, found.head) or Head())
+            self._agenda.look_again(connection, found.number, thread, wanted, due, self.now())
+
+    def call(self, thread: bytes, key: str, value: bytes) -> bool:
+        """See `Agenda.call`: one transaction."""
+
+        def call() -> bool:
+            is_new = self._insert_post(connection, thread, key, value)
+            self._look_again(connection, thread, self.now())
+            return is_new
+
+        with self._file.writing() as connection:
+            return transact(connection, call)
 
     def depth(self, prefix: bytes, queue: str) -> Depth:
         """See `Agenda.depth`."""
         with self._reading() as connection:
-            return self._agenda.depth(connection, prefix, queue, self.now())
+            return self._agenda.depth(connection, place_of(prefix, queue), self.now())
 
     def entries(self, prefix: bytes) -> dict[bytes, Entry]:
         """See `Agenda.entries`."""
@@ -410,7 +427,7 @@ class SQLiteBackend:
             found = connection.execute(self._sql["read_held"], (len(prefix), prefix)).fetchall()
         return [(thread, LOST_HEAD if head is None else head) for thread, head in found]
 
-    def announce(self, prefix: bytes, queues: Collection[str]) -> None:
+    def announce(self, prefix: bytes) -> None:
         """Do nothing: listeners see by the version of the file that something was committed."""
 
     def listener(self, prefix: bytes) -> "SQLiteListener":
@@ -431,13 +448,16 @@ class SQLiteBackend:
             self._put(connection, found.number, [Row(1, 0, b"", NO_HEAD_YET, b"")], "put_row")
         return connection.execute(self._sql["insert_post"], (found.number, key, value)).rowcount == 1
 
+    def _posts(self, connection: sqlite3.Connection, number: int) -> list[tuple[str, bytes]]:
+        return connection.execute(self._sql["read_posts"], (number,)).fetchall()
+
     def inbox(self, thread: bytes) -> dict[str, bytes]:
         """See `Backend.inbox`."""
         with self._reading() as connection:
             first = self._first_id(connection, thread)
             if first is None:
                 return {}
-            found = connection.execute(self._sql["read_posts"], (first >> SEQ_BITS,)).fetchall()
+            found = self._posts(connection, first >> SEQ_BITS)
         for key, value in found:
             if type(key) is not str or type(value) is not bytes:
                 name = f"message {key!r} of {shown_id_of(thread)!r}"
@@ -543,6 +563,24 @@ def _problem(columns: tuple[int, bytes, bytes | None, str, bytes, bool]) -> str:
     except (Corrupt, IncompatibleCheckpoint) as error:
         return str(error)
     return ""
+
+
+def _label_problems(
+    heads: Sequence[tuple[int, bytes, bytes, str, bytes, bool]], indexed: set[tuple[bytes, int]]
+) -> list[str]:
+    """Describe how the index over labels differs from the labels of the threads."""
+    names = {number: repr(shown_id_of(thread)) for number, thread, *_ in heads if type(thread) is bytes}
+    wanted = {(token, number) for number, _, _, _, packed, _ in heads for token in _tokens(packed)}
+    wrong = {names.get(number, f"number {number}") for _, number in wanted ^ indexed}
+    return [f"the index over labels differs from the labels of thread {name}" for name in sorted(wrong)]
+
+
+def _tokens(packed: bytes) -> tuple[bytes, ...]:
+    """Return the tokens in a thread's column; none if that is damaged, which `_problem` reports."""
+    try:
+        return msgspec.msgpack.decode(packed, type=tuple[bytes, ...]) if packed else ()
+    except (msgspec.MsgspecError, TypeError):
+        return ()
 
 
 def _is_empty(head: bytes | None) -> bool:

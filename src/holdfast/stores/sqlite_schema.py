@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from holdfast.records.errors import Corrupt
 
-FIRST = 3
-"""The version of the first schema: versions 1 and 2 were never released."""
+FIRST = 6
+"""The version of the first schema: the versions before it were never released."""
 Schema: TypeAlias = dict[str, tuple[str, str, str]]
 """Maps a name to the object's type, its table, and the SQL of a view or trigger, or the columns of a table."""
 
@@ -37,7 +37,7 @@ def check_kinds(connection: sqlite3.Connection, scripts: Sequence[str], version:
     """
     if version and version < FIRST:
         raise Corrupt(
-            f"{path} claims schema {version}, which Holdfast never created; restore a backup", record="sqlite"
+            f"{path} claims schema {version}, which no released Holdfast created; restore a backup", record="sqlite"
         )
     found, wanted = _read(connection), _made_by(tuple(scripts[: max(0, version - FIRST + 1)]))
     _compare(_without_sql(found), _without_sql(wanted), path)

@@ -1,8 +1,8 @@
 """Waking workers: a write that makes a thread due is announced here, after its commit.
 
-No wake-up is lost, because both sides keep to one order. A process with a message for a thread writes the message, then
-calls `make_due`. A run that releases its thread writes the release, then looks for messages, and calls `make_due` if
-there is one. An announcement is only a hint; the agenda is the truth.
+No wake-up is lost. A message makes its thread due in the same commit (`Agenda.call`), and a release that finds a
+message which its run has not heard leaves the thread due (`Swap.heard`). An announcement is only a hint; the agenda is
+the truth.
 """
 
 from collections.abc import Iterable
@@ -10,10 +10,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from holdfast.ports import Ports
-from holdfast.records.head import Head
 from holdfast.records.identity import prefix_of
 from holdfast.records.rows import Swap
-from holdfast.stores.agenda import Agenda, Announcing, OneHost, entry_of
+from holdfast.stores.agenda import TELL, Agenda, Announcing, OneHost, entry_of
 from holdfast.stores.backend import Backend, readable_head
 
 if TYPE_CHECKING:
@@ -21,35 +20,34 @@ if TYPE_CHECKING:
 
 SOON = 5_000_000
 """What becomes due within 5 s is announced: it may be over before an idle worker looks by itself."""
-TELL = "tell:"
-"""How the key of a message begins that asks a thread to wake another one when it ends; its value names that one."""
 
 
 def announce(backend: Backend, swaps: Iterable[Swap]) -> None:
     """Announce the threads that these accepted swaps made due, now or soon."""
-    queues: dict[bytes, set[str]] = {}
-    for swap in swaps:
-        if swap.moves and _is_due_soon(swap.head):
-            queues.setdefault(prefix_of(swap.thread), set()).add(swap.head.queue)
-    if queues and isinstance(backend, Announcing):
-        for prefix, names in queues.items():
-            backend.announce(prefix, names)
+    if isinstance(backend, Announcing):
+        for prefix in {prefix_of(swap.thread) for swap in swaps if swap.moves and _may_be_due_soon(swap)}:
+            backend.announce(prefix)
 
 
-def _is_due_soon(head: Head) -> bool:
-    entry = entry_of(head)
-    return entry is not None and not entry.held and entry.due <= head.updated_at + SOON
+def _may_be_due_soon(swap: Swap) -> bool:
+    entry = entry_of(swap.head)
+    is_soon = entry is not None and not entry.held and entry.due <= swap.head.updated_at + SOON
+    return is_soon or swap.heard is not None
+
+
+def call(reader: "Reader", thread: bytes, key: str, value: bytes) -> bool:
+    """Leave a message for a thread, which is due then, and announce it; False if there is one. Blocking."""
+    is_new = reader.agenda.call(thread, key, value)
+    if isinstance(reader.backend, Announcing):
+        reader.backend.announce(prefix_of(thread))
+    return is_new
 
 
 def make_due(backend: Backend, agenda: Agenda, thread: bytes) -> None:
-    """Make a thread due now, and announce it: a message was left for it. Blocking."""
-    encoded = backend.heads([thread])[0]
-    head = None if encoded is None else readable_head(thread, encoded)
-    if head is None or not head.route:
-        return
+    """Make a thread due now, and announce it: what it waits for has ended. Blocking."""
     agenda.look_again(thread, agenda.now())
     if isinstance(backend, Announcing):
-        backend.announce(prefix_of(thread), {head.queue})
+        backend.announce(prefix_of(thread))
 
 
 def ask_for_wakeup(backend: Backend, thread: bytes, waiting: bytes) -> None:

@@ -66,6 +66,8 @@ class Intent(Change, kw_only=True):
     """The thread's open requests after this write; None leaves them as they are."""
     consumed: tuple[str, ...] = ()
     """The messages that this write removes from the thread's inbox."""
+    hides: int = 0
+    """The checkpoint that this write hides; 0 for none."""
     creates: bool = False
     """True for a write that begins a thread: a `Conflict` if it has rows."""
     place: Place | None = None
@@ -170,6 +172,8 @@ class Writer:
             head = written(old, done.log, now, size, intent.token, status, intent.lease)
             if not old.seq:
                 head = replace(head, data_key=self._new_key)
+            if intent.hides:
+                head = replace(head, marks=head.marks.hiding(intent.hides))
             if intent.place is not None:
                 head = self._placed(head, intent.place, intent)
                 intent.place = None if head.route == old.route else intent.place
@@ -178,12 +182,12 @@ class Writer:
             self.held_bytes += max(size, intent.size)
             return self._proposal(head, done.log, meta, (done.row,), done.blobs, intent.consumed, size)
 
-    def amend(self, change: Callable[[Head], Head]) -> Proposal:
-        """Change the head and nothing else. `change` raises if the head may not be changed."""
+    def amend(self, change: Callable[[Head], Head], heard: frozenset[str] | None = None) -> Proposal:
+        """Change the head and nothing else. `change` raises if the head may not be changed. See `Swap.heard`."""
         with self.lock:
             head = change(self.seen.head)
             meta = Meta(head.updated_at, 0, head.status, "event", None, b"", "")
-            return self._proposal(head, self.log, meta)
+            return self._proposal(head, self.log, meta, heard=heard)
 
     def _proposal(
         self,
@@ -194,18 +198,20 @@ class Writer:
         blobs: Mapping[bytes, bytes] | None = None,
         consumed: tuple[str, ...] = (),
         size: int = 0,
+        heard: frozenset[str] | None = None,
     ) -> Proposal:
         """Sign and encode the new head, and build the next write on it."""
         head = log.binding.signed(head)
         encoded = encode_head(self.thread, head)
         old = self.seen
-        swap = swap_of(self.thread, old.head, old.encoded, head, encoded, rows, blobs, consumed, size=size)
+        heads = (old.head, old.encoded, head, encoded)
+        swap = swap_of(self.thread, *heads, rows, blobs, consumed, size=size, heard=heard)
         self.log, self.seen = log, Seen(head, encoded)
         return Proposal(self.epoch, log, self.seen, swap, meta)
 
     def _placed(self, head: Head, place: Place, intent: Intent) -> Head:
         bindings = self._reader.bindings
-        if place.fair_by is not None and not head.route:
+        if place.fair_by is not None and not head.lane:
             value = {**self.labels, **(intent.labels or {})}.get(place.fair_by)
             head = head if value is None else replace(head, lane=bindings.label_tokens({place.fair_by: value})[0])
         route, *_ = bindings.routes(place.function, place.version)

@@ -31,8 +31,8 @@ from holdfast.sync.run import Run, RunBlock
 
 if TYPE_CHECKING:
     from holdfast.runs.durable import Durable
+    from holdfast.runs.schedules import ScheduleOptions
     from holdfast.runs.submitting import SubmitOptions
-    from holdfast.runs.ticks import CatchUp, Overlap
     from holdfast.runtimes.session.options import OrchestratorOptions
     from holdfast.stores.postgres.connections import Source as PostgresSource
     from holdfast.stores.redis.settings import Source as RedisSource
@@ -308,26 +308,9 @@ class Store:
         """See `holdfast.Store.check`."""
         return run_blocking(self._store.check(functions, timeout=timeout, progress=progress))
 
-    def schedule(
-        self,
-        name: str,
-        fn: "Durable[Any, Any]",
-        *,
-        cron: str | None = None,
-        every: timedelta | float | None = None,
-        tz: str = "UTC",
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        catch_up: "CatchUp" = "latest",
-        overlap: "Overlap" = "skip",
-        queue: str | None = None,
-        priority: int = 0,
-        labels: Mapping[str, str] | None = None,
-    ) -> None:
+    def schedule(self, name: str, fn: "Durable[Any, Any]", **options: "Unpack[ScheduleOptions]") -> None:
         """See `holdfast.Store.schedule`."""
-        times: dict[str, Any] = {"cron": cron, "every": every, "tz": tz, "catch_up": catch_up, "overlap": overlap}
-        work: dict[str, Any] = {"args": args, "kwargs": kwargs, "queue": queue, "priority": priority, "labels": labels}
-        run_blocking(self._store.schedule(name, fn, **times, **work))
+        run_blocking(self._store.schedule(name, fn, **options))
 
     def unschedule(self, name: str) -> None:
         """See `holdfast.Store.unschedule`."""

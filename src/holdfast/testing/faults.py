@@ -10,7 +10,7 @@ from holdfast.history.tuning import Tuning
 from holdfast.records.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
-from holdfast.stores.agenda import NO_LIMITS, Agenda, Depth, Entry, Limits, Taken
+from holdfast.stores.agenda import NO_LIMITS, Agenda, Depth, Entry, QueueLimits, Taken
 from holdfast.stores.backend import Backend, Busy, Listing, counts
 from holdfast.stores.listed_agenda import agenda_of
 
@@ -147,7 +147,7 @@ class FaultyBackend:
         routes: Collection[bytes],
         most: int,
         after: bytes = b"",
-        limits: Limits = NO_LIMITS,
+        limits: QueueLimits = NO_LIMITS,
         low: int = 0,
     ) -> Taken:
         """See `Agenda.take`."""
@@ -156,6 +156,10 @@ class FaultyBackend:
     def look_again(self, thread: bytes, due: int) -> None:
         """See `Agenda.look_again`."""
         self._do("look_again", self._agenda.look_again, thread, due)
+
+    def call(self, thread: bytes, key: str, value: bytes) -> bool:
+        """See `Agenda.call`."""
+        return self._do("call", self._agenda.call, thread, key, value)
 
     def depth(self, prefix: bytes, queue: str) -> Depth:
         """See `Agenda.depth`."""

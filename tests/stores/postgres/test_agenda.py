@@ -13,17 +13,16 @@ import pytest
 from holdfast import sync
 from holdfast.records.errors import StoreUnavailable
 from holdfast.records.words import Durability
-from holdfast.stores.agenda import HIDE, PARKED, Limits, Pace
+from holdfast.stores.agenda import HIDE, PARKED, Pace, QueueLimits
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.postgres import PostgresBackend
-from holdfast.stores.sql import migrations
 from holdfast.testing.conformance.agendas import PREFIX, ROUTE, queued
 from holdfast.testing.conformance.samples import Line, key, rows
 from patience import GIVE_UP_SECONDS
 from servers.postgres import new_schema, shared_server
 from servers.proxy import Proxy
 from stores.postgres.scenes import NOT_WAITING, backend_in
-from stores.test_agenda import Clock, story
+from stores.test_agenda import Clock, Story
 
 PLACE = f"'\\x{(PREFIX + b'q').hex()}'"
 SERVED, UNSERVED = f"'\\x{ROUTE.hex()}'", "'other'"
@@ -82,7 +81,7 @@ def test_postgres_tells_the_same_story_as_memory(backend: PostgresBackend, schem
     clock, backends = StoreClock(schema), list[Any]([MemoryBackend(), backend])
     for each in backends:
         each.now = clock
-    story(backends, clock, Random(seed))
+    Story(backends, clock, Random(seed)).tell()
     clock.close()
 
 
@@ -100,9 +99,9 @@ def fill(schema: str, count: int, due: str, *, lane: str = "''", route: str = SE
     )
 
 
-def pages(schema: str, low: int = 0, limits: str = "NULL, NULL, NULL, NULL, NULL, NULL") -> int:
+def pages(schema: str, low: int = 0, limits: str = "NULL, NULL, NULL, NULL, NULL, NULL", unbegun: str = "'{}'") -> int:
     """Return how many pages a look reads, on a session that has looked before."""
-    look = f"SELECT * FROM {schema}.take({PLACE}, ARRAY[{SERVED}::bytea], 10, '', {low}, {limits}, '{{}}')"
+    look = f"SELECT * FROM {schema}.take({PLACE}, ARRAY[{SERVED}::bytea], 10, '', {low}, {limits}, {unbegun})"
     with psycopg.connect(shared_server().conninfo(options=TEMPTING), autocommit=True) as connection:
         for _ in range(7):
             connection.execute(look.encode())
@@ -115,8 +114,13 @@ BACKLOGS = {
     "waiting for answers": {"due": f"{PARKED}"},
     "delayed": {"due": f"{PARKED} - i"},
     "delayed, and not served": {"due": f"{PARKED} - i", "route": UNSERVED},
+    "due, and not served": {"due": "i", "route": UNSERVED},
     "due": {"due": "i"},
     "due, and many delayed": {"due": f"CASE WHEN i < 20 THEN i ELSE {PARKED} - i END"},
+    "due, and many delayed, each in a lane": {
+        "due": f"CASE WHEN i < 5 THEN i ELSE {PARKED} - i END",
+        "lane": "i::text::bytea",
+    },
     "due at the same time": {"due": "5"},
     "due in many lanes": {"due": "i", "lane": "(i % 1000)::text::bytea"},
     "running": {"due": f"{PARKED} - i", "held": True},
@@ -156,10 +160,10 @@ def test_a_look_from_the_low_water_mark_on_passes_no_dead_entries(backend: Postg
         assert pages(schema, low) < before + FEW
 
 
-def test_what_nobody_here_serves_is_passed_once(backend: PostgresBackend, schema: str) -> None:
-    fill(schema, 20_000, "i", route=UNSERVED)
-    assert not backend.take(PREFIX, "q", [ROUTE], 10).entries
-    assert pages(schema, backend.now()) < FEW
+def test_a_backlog_that_the_pace_holds_back_costs_a_look_nothing(backend: PostgresBackend, schema: str) -> None:
+    fill(schema, 20_000, "i", lane="(i % 1000)::text::bytea")
+    assert backend.spend(b"bucket", HIDE * 1_000_000, 0) == 0
+    assert pages(schema, limits="1, NULL, NULL, 'bucket', 1, 0", unbegun=f"ARRAY[{SERVED}::bytea]") < FEW
 
 
 # Takers at once
@@ -185,7 +189,7 @@ def test_processes_that_take_at_once_share_what_is_due(backend: PostgresBackend,
 
 
 def test_takers_at_once_never_exceed_the_limits(backend: PostgresBackend, schema: str) -> None:
-    limits = Limits(5, 2, Pace(b"bucket", 1_000, 4_000), frozenset([ROUTE]))
+    limits = QueueLimits(5, 2, Pace(b"bucket", 1_000, 4_000), frozenset([ROUTE]))
     for number in range(80):
         Line(backend, key(f"t{number}")).put(queued(lane=b"%d" % (number % 4), updated_at=1_000 + number), rows(1))
 
@@ -214,7 +218,7 @@ def test_limits_need_snapshots_that_see_what_others_hold(backend: PostgresBacken
     strict.open()
     Line(backend).put(queued(), rows(1))
     with pytest.raises(StoreUnavailable, match="READ COMMITTED"):
-        strict.take(PREFIX, "q", [ROUTE], 1, limits=Limits(concurrency=1))
+        strict.take(PREFIX, "q", [ROUTE], 1, limits=QueueLimits(concurrency=1))
     assert len(strict.take(PREFIX, "q", [ROUTE], 1).entries) == 1
     strict.close()
 
@@ -264,7 +268,7 @@ def test_a_look_costs_one_round_trip_and_the_time_none(schema: str) -> None:
     times = [backend.now() for _ in range(20)]
     assert times == sorted(times)
     assert proxy.turns == before
-    assert len(backend.take(PREFIX, "q", [ROUTE], 10, limits=Limits(1)).entries) == 1
+    assert len(backend.take(PREFIX, "q", [ROUTE], 10, limits=QueueLimits(1)).entries) == 1
     assert proxy.turns - before == 1
     backend.close()
     proxy.close()
@@ -283,24 +287,6 @@ def test_an_entry_is_part_of_the_transaction_that_submits(backend: PostgresBacke
             assert backend.entries(PREFIX) == {}
         assert list(backend.entries(PREFIX)) == [key("t")]
         assert store.verify().ok
-
-
-def test_a_schema_without_an_agenda_gets_it_with_its_entries(backend: PostgresBackend, schema: str) -> None:
-    for number in range(700):
-        Line(backend, key(f"t{number}")).put(queued(updated_at=1_000 + number), rows(1))
-    Line(backend, key("plain")).put(queued(route=b""), rows(1))
-    older, server = new_schema(), shared_server()
-    server.execute(f"CREATE SCHEMA {older}; CREATE TABLE {older}.store (version integer NOT NULL, id bytea NOT NULL)")
-    for script in migrations("postgres")[:2]:
-        server.execute(script.replace("{schema}", older))
-    server.execute(f"INSERT INTO {older}.store VALUES (2, '{older}')")
-    columns = "key, thread, head, status, labels"
-    server.execute(f"INSERT INTO {older}.threads ({columns}) SELECT {columns} FROM {schema}.threads")
-    opened = backend_in(older)
-    opened.open()
-    assert opened.entries(PREFIX) == backend.entries(PREFIX)
-    assert len(opened.entries(PREFIX)) == 700
-    opened.close()
 
 
 @pytest.mark.parametrize(
@@ -333,7 +319,7 @@ def test_a_listener_that_is_cut_connects_again_and_says_so(backend: PostgresBack
     shared_server().execute(f"SELECT pg_terminate_backend({process})")
     assert listener.wait(GIVE_UP_SECONDS), "what was announced meanwhile is lost, so there may be something"
     assert _listening(listener._channel) != [process]
-    backend.announce(PREFIX, ["q"])
+    backend.announce(PREFIX)
     assert listener.wait(GIVE_UP_SECONDS)
     listener.close()
     assert not listener.wait(1)
@@ -342,7 +328,7 @@ def test_a_listener_that_is_cut_connects_again_and_says_so(backend: PostgresBack
 def test_a_listener_hears_its_own_namespace_alone(backend: PostgresBackend) -> None:
     listener = backend.listener(PREFIX)
     assert listener.wait(GIVE_UP_SECONDS)
-    backend.announce(b"\x05other", ["q"])
+    backend.announce(b"\x05other")
     assert not listener.wait(0.2)
     listener.close()
 
@@ -357,29 +343,10 @@ def test_a_listener_that_waits_can_be_closed(backend: PostgresBackend) -> None:
     assert _listening(listener._channel) == []
 
 
-def test_a_burst_is_announced_at_its_beginning_and_after_its_end(backend: PostgresBackend) -> None:
-    sent: list[str] = []
-    real = backend._announcer._statements.read
-
-    def read(sql: str, *parameters: Any) -> Any:
-        sent.append(sql)
-        return real(sql, *parameters)
-
-    backend._announcer._statements.read = read  # type: ignore[method-assign]
-    for _ in range(1000):
-        backend.announce(PREFIX, ["q"])
-    at_the_end = len(sent)
-    for timer in list(backend._announcer._timers.values()):
-        timer.join(GIVE_UP_SECONDS)
-    assert 1 <= at_the_end < 500
-    assert len(sent) in {at_the_end, at_the_end + 1}
-    assert not backend._announcer._timers
-
-
 def test_an_announcement_never_raises(schema: str) -> None:
     backend = backend_in(schema)
     backend.open()
-    backend.announce(PREFIX, ["q"])
-    backend.announce(PREFIX, ["q"])
+    backend.announce(PREFIX)
+    backend.announce(PREFIX)
     backend.close()
-    backend.announce(PREFIX, ["q"])
+    backend.announce(PREFIX)

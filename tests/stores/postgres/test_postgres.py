@@ -20,6 +20,7 @@ from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, 
 from holdfast.records.words import Durability
 from holdfast.stores.postgres import PostgresBackend, connections
 from holdfast.stores.postgres.durability import Settings
+from holdfast.stores.postgres.schema import FIRST
 from holdfast.testing.conformance import BackendConformance, Kit, check_store, run
 from holdfast.testing.conformance.agendas import PREFIX, Agendas
 from holdfast.testing.conformance.leases import Leases
@@ -141,12 +142,13 @@ def test_the_schema_in_the_url_is_the_one_that_is_used() -> None:
             assert same.latest("t") is not None
 
 
-def test_a_newer_schema_is_refused() -> None:
+@pytest.mark.parametrize(("version", "said"), [(99, "newer Holdfast"), (FIRST - 1, "no released Holdfast")])
+def test_a_schema_of_another_version_is_refused(version: int, said: str) -> None:
     schema = new_schema()
     with sync.open(shared_server().url(schema)) as store:
         store.save("t", 1)
-    shared_server().execute(f"UPDATE {schema}.store SET version = 99")
-    with pytest.raises(IncompatibleCheckpoint, match="newer Holdfast"), sync.open(shared_server().url(schema)) as store:
+    shared_server().execute(f"UPDATE {schema}.store SET version = {version}")
+    with pytest.raises(IncompatibleCheckpoint, match=said), sync.open(shared_server().url(schema)) as store:
         store.latest("t")
 
 
@@ -159,7 +161,7 @@ def test_many_may_open_a_new_schema_at_once() -> None:
     for backend in backends:
         assert backend.heads([b"\0t"]) == [None]
         backend.close()
-    assert shared_server().execute(f"SELECT count(*), min(version) FROM {schema}.store") == [(1, 3)]
+    assert shared_server().execute(f"SELECT count(*), min(version) FROM {schema}.store") == [(1, FIRST)]
 
 
 def test_a_role_that_may_only_use_the_tables_is_enough() -> None:
@@ -241,7 +243,7 @@ def bouncer() -> Iterator[PgBouncer]:
 def _hears_nothing(backend: PostgresBackend) -> None:
     """Behind a pooler nothing is heard, and nothing breaks."""
     listener = backend.listener(PREFIX)
-    backend.announce(PREFIX, ["q"])
+    backend.announce(PREFIX)
     assert not listener.wait(0.2)
     listener.close()
 

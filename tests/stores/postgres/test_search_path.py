@@ -2,14 +2,14 @@
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from psycopg_pool import ConnectionPool
 
 from holdfast import Retention, sync
 from holdfast.records.identity import namespace_prefix
 from holdfast.records.words import Durability
-from holdfast.stores.agenda import NO_LIMITS, Limits, Pace
+from holdfast.stores.agenda import NO_LIMITS, Pace, QueueLimits
 from holdfast.stores.postgres import PostgresBackend
-from holdfast.stores.sql import migrations
 from holdfast.testing.conformance import check
 from holdfast.testing.conformance.agendas import ROUTE, queued
 from holdfast.testing.conformance.samples import Line, key, rows
@@ -18,8 +18,8 @@ from servers.postgres import new_schema, shared_server
 from stores.postgres.hostile import BETTER_MATCHES, SHADOWS, TRAP, HostileDatabase
 from stores.postgres.scenes import NOT_WAITING
 
-FUNCTIONS = {"replace_heads", "add", "remove", "swap", "swap_and_remove", "swap_row"}
-AGENDA_FUNCTIONS = {"moment", "move", "swap_and_move", "spend", "next_due", "pick", "pick_within_limits", "take"}
+FUNCTIONS = {"replace_heads", "add", "remove", "swap", "swap_row"}
+AGENDA_FUNCTIONS = {"moment", "move", "spend", "next_due", "first_free", "pick", "take"}
 
 
 @pytest.fixture(scope="module")
@@ -43,16 +43,19 @@ def use_agenda(store: sync.Store) -> None:
     lines = [Line(agenda, thread) for thread in keys]
     for line in lines:
         line.put(queued(lane=line.key[-1:]), rows(1))
-    for limits in (NO_LIMITS, Limits(3, 3, pace, frozenset([ROUTE]))):
+    for limits in (NO_LIMITS, QueueLimits(3, 3, pace, frozenset([ROUTE]))):
         assert len(agenda.take(prefix, "q", [ROUTE], 1, limits=limits).entries) == 1
     agenda.look_again(keys[0], 0)
+    assert agenda.call(keys[0], "answer", b"yes")
+    waits = replace(lines[2].swap(queued(seq=2, status="input_required"), rows(2)), heard=frozenset(["older"]))
+    assert agenda.swap([waits]) == [True]
     assert len(agenda.entries(prefix)) == 3
-    assert agenda.depth(prefix, "q").ready >= 1
+    assert agenda.depth(prefix, "q").running >= 1
     lines[0].put(queued(status="complete"), rows(2))
     assert len(agenda.entries(prefix)) == 2
     agenda.spend(b"bucket", 1, 0)
     agenda.sweep(prefix)
-    agenda.announce(prefix, ["q"])
+    agenda.announce(prefix)
     listener = agenda.listener(prefix)
     assert listener.wait(GIVE_UP_SECONDS)
     listener.close()
@@ -116,20 +119,6 @@ def test_a_pool_and_a_step_in_a_transaction_of_the_users_are_safe_where_all_name
         tell_story(store)
         with store.run("paid") as run:
             assert run.step("pay", lambda: "paid", connection=connection) == "paid"
-
-
-def test_a_schema_of_the_first_version_is_made_safe_when_it_is_opened(tempting: HostileDatabase) -> None:
-    schema, name = new_schema(), new_schema()
-    with psycopg.connect(tempting.conninfo(), autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {schema}".encode())
-        connection.execute(f"CREATE TABLE {schema}.store (version integer NOT NULL, id bytea NOT NULL)".encode())
-        connection.execute(migrations("postgres")[0].replace("{schema}", schema).encode())
-        connection.execute(f"INSERT INTO {schema}.store VALUES (1, '{name}')".encode())
-    with sync.PostgresStore(tempting.conninfo(), schema) as store:
-        tell_story(store)
-    assert tempting.caught() == []
-    with psycopg.connect(tempting.conninfo()) as connection:
-        assert connection.execute(f"SELECT version FROM {schema}.store".encode()).fetchone() == (3,)
 
 
 def test_every_function_of_the_schema_sets_its_search_path() -> None:

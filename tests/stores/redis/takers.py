@@ -7,7 +7,7 @@ import redis
 from msgspec.structs import replace
 
 from holdfast.records.words import Durability
-from holdfast.stores.agenda import NO_LIMITS, Limits
+from holdfast.stores.agenda import NO_LIMITS, QueueLimits
 from holdfast.stores.redis import RedisBackend
 from holdfast.testing.conformance.agendas import HOUR, PREFIX, ROUTE
 from holdfast.testing.conformance.samples import Line, rows
@@ -34,7 +34,7 @@ def work_off(url: str, limits: tuple[int, int] | None, total: int) -> tuple[int,
         names: list[str] = [f"test-counts:{backend.keys.prefix}:{name}" for name in ("done", "at work")]
         while int(client.get(names[0]) or 0) < total:
             assert monotonic() < ends_at, "not all threads were run"
-            kept = NO_LIMITS if limits is None else Limits(*limits)
+            kept = NO_LIMITS if limits is None else QueueLimits(*limits)
             for due in backend.take(PREFIX, "q", [ROUTE], 2, limits=kept).entries:
                 line = _claimed(backend, due)
                 lane = f"{names[1]}:{due.entry.lane.decode()}"

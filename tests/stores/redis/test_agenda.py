@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.records.head import Head
 from holdfast.records.rows import Drop
-from holdfast.stores.agenda import HIDE, PARKED, Limits, Pace, Sweeping, Taken, agrees, entry_of
+from holdfast.stores.agenda import HIDE, PARKED, Pace, QueueLimits, Sweeping, Taken, agrees, entry_of
 from holdfast.stores.memory import MemoryBackend
 from holdfast.stores.redis import RedisBackend
 from holdfast.stores.redis.wire import Wire
@@ -20,7 +20,7 @@ from holdfast.testing.conformance.samples import Line, head, key, rows
 from kinds import parameters
 from servers.redis import new_prefix, shared_server
 from stores.redis.scenes import KINDS, backend_in, store_in
-from stores.test_agenda import Clock, story
+from stores.test_agenda import Clock, Story
 
 in_both = pytest.mark.parametrize("kind", parameters(*KINDS, quick={"server"}, rare={"cluster"}))
 START = 1_000_000
@@ -34,7 +34,7 @@ def test_redis_tells_the_same_story_as_memory(kind: str, seed: int) -> None:
     for backend in backends:
         backend.open()
     backends[0].now = backends[1]._clock.now = clock
-    story(backends, clock, Random(seed), is_mixed=False)
+    Story(backends, clock, Random(seed), has_low=False).tell()
     backends[1].close()
 
 
@@ -312,17 +312,59 @@ def test_a_look_costs_the_same_whatever_others_have_queued() -> None:
         assert backend.depth(PREFIX, "q").ready == 1000
 
 
-def test_a_pace_that_another_process_used_up_meanwhile_puts_threads_back() -> None:
+def test_a_taker_that_dies_begins_nothing_that_is_not_charged() -> None:
+    pace = Pace(b"bucket", 1_000, 2_000)
+    limits = QueueLimits(pace=pace, unbegun=frozenset([ROUTE]))
+    for at, is_after in product(range(1, 5), (False, True)):
+        clock, prefix = Clock(), new_prefix()
+        with closing(opened("server", prefix, clock)) as backend, closing(opened("server", prefix, clock)) as other:
+            for name in "abcd":
+                Line(backend, key(name)).put(queued(), rows(1))
+            Mortal(backend.wire, at, after=is_after)
+            with suppress(Died):
+                backend.take(PREFIX, "q", [ROUTE], 10, limits=limits)
+            begun = sum(entry.held for entry in other.entries(PREFIX).values())
+            _, paid_off = other._agenda._spend(b"bucket", pace.cost, pace.burst, 0)
+            assert begun * pace.cost <= max(0, paid_off - START), (at, is_after)
+
+
+def test_units_of_a_pace_that_are_not_used_are_given_back() -> None:
     clock = Clock()
     with closing(opened("server", new_prefix(), clock)) as backend:
-        for name in "abc":
-            Line(backend, key(name)).put(queued(), rows(1))
-        limits = Limits(pace=Pace(b"bucket", 1_000, 2_000), unbegun=frozenset([ROUTE]))
-        before = backend.entries(PREFIX)
-        Mortal(backend.wire).before = at_call(3, lambda: backend._agenda._spend(b"bucket", 1_000, 2_000, 2))
-        taken = backend.take(PREFIX, "q", [ROUTE], 10, limits=limits)
-        assert [due.thread for due in taken.entries] == [key("a")]
-        assert taken.next_due == clock.now + 1_000
-        assert {thread: entry for thread, entry in backend.entries(PREFIX).items() if thread != key("a")} == {
-            thread: entry for thread, entry in before.items() if thread != key("a")
-        }
+        Line(backend).put(queued(), rows(1))
+        limits = QueueLimits(pace=Pace(b"bucket", 1_000, 5_000), unbegun=frozenset([ROUTE]))
+        assert len(backend.take(PREFIX, "q", [ROUTE], 10, limits=limits).entries) == 1
+        assert backend.take(PREFIX, "q", [ROUTE], 10, limits=limits).entries == []
+        assert backend._agenda._spend(b"bucket", 1_000, 5_000, 0)[1] == clock.now + 1_000
+
+
+@in_both
+def test_a_caller_that_dies_leaves_no_message_that_nobody_looks_for(kind: str) -> None:
+    for at, is_after in product(range(1, 7), (False, True)):
+        clock, prefix = Clock(), new_prefix()
+        with closing(opened(kind, prefix, clock)) as backend, closing(opened(kind, prefix, clock)) as other:
+            move(backend, queued(status="input_required", updated_at=START))
+            Mortal(backend.wire, at, after=is_after)
+            with suppress(Died):
+                backend.call(key(), "answer", b"yes")
+            was_left = bool(other.inbox(key()))
+            assert not was_left or work(other, clock) == {key()}, (at, is_after)
+            assert is_sound(other, clock.now)
+
+
+@in_both
+def test_a_release_that_dies_leaves_no_message_that_its_run_has_not_heard(kind: str) -> None:
+    for at, is_after in product(range(1, 7), (False, True)):
+        clock, prefix = Clock(), new_prefix()
+        with closing(opened(kind, prefix, clock)) as backend, closing(opened(kind, prefix, clock)) as other:
+            line = Line(backend)
+            line.put(LEASED, rows(1))
+            backend.post(key(), "answer", b"yes")
+            released = replace(LEASED, seq=2, owner="", expires_at=0, status="input_required")
+            swap = replace(line.swap(released, rows(2)), heard=frozenset(["older"]))
+            Mortal(backend.wire, at, after=is_after)
+            with suppress(Died):
+                assert backend.swap([swap]) == [True]
+            was_released = head_of(other).status == "input_required"
+            assert not was_released or work(other, clock) == {key()}, (at, is_after)
+            assert is_sound(other, clock.now)

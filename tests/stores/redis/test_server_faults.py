@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import redis
 from redis.backoff import NoBackoff
+from redis.connection import Connection
 from redis.retry import Retry
 
 from harness.broken_backends import Deaf
@@ -108,6 +109,28 @@ def test_a_server_killed_in_the_midst_of_writes_keeps_what_it_acknowledged() -> 
     with sync.open(server.url("faults")) as store:
         assert store.append("0 0", "numbers", -1).seq > 1
     server.remove()
+
+
+@pytest.mark.parametrize("step", ["connect", "send", "receive"])
+def test_a_connection_that_the_pool_closes_for_another_thread_is_one_that_was_cut(
+    store: sync.Store, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """redis-py closes idle connections without a lock, and one that is just being taken may be among them."""
+    store.append("t", "numbers", 0)
+    names = {"connect": "can_read", "send": "send_packed_command", "receive": "read_response"}
+    real, closed = getattr(Connection, names[step]), [False]
+
+    def once_closed(connection: Any, *arguments: Any, **options: Any) -> Any:
+        if not closed[0]:
+            closed[0] = True
+            raise ValueError("I/O operation on closed file.")
+        return real(connection, *arguments, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Connection, names[step], once_closed)
+        store.append("t", "numbers", 1)
+    assert closed[0]
+    assert numbers_in(store, "t") == [0, 1]
 
 
 def test_a_server_without_an_append_only_file_loses_it_all() -> None:

@@ -1,16 +1,29 @@
 """The agenda in PostgreSQL: a table of entries, and a function that takes the due ones in one round trip."""
 
 from collections.abc import Collection
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
 from holdfast.records.head import Head
-from holdfast.stores.agenda import NO_LIMITS, UNREADABLE, Depth, Due, Entry, Limits, Taken, after_call, entry_of
+from holdfast.stores.agenda import (
+    NO_LIMITS,
+    UNREADABLE,
+    Depth,
+    Due,
+    Entry,
+    QueueLimits,
+    Taken,
+    after_call,
+    entry_of,
+    place_of,
+    queue_in,
+)
 from holdfast.stores.backend import readable_head
-from holdfast.stores.choosing import in_turn, last_lane_of
+from holdfast.stores.choosing import last_lane_of
 from holdfast.stores.postgres.connections import Connection
 from holdfast.stores.postgres.statements import Statements
-from holdfast.stores.postgres.swapping import entry_columns, key_of, place_of
+from holdfast.stores.postgres.swapping import key_of, moves_columns, name_of
 from holdfast.stores.server_clock import ServerClock
 
 
@@ -30,22 +43,18 @@ class PostgresAgenda:
         routes: Collection[bytes],
         most: int,
         after: bytes = b"",
-        limits: Limits = NO_LIMITS,
+        limits: QueueLimits = NO_LIMITS,
         low: int = 0,
     ) -> Taken:
         """See `Agenda.take`. It is repeated after a broken connection: what was taken in vain is hidden for a while."""
         parameters = [place_of(prefix, queue), list(routes), most, after, low, *self._limits(prefix, queue, limits)]
-        *found, last = self._statements.read(self._sql["take"], *parameters)
-        dues = {thread: Due(thread, Entry(queue, *columns), head) for thread, head, *columns in found}
-        if damaged := [key_of(due.thread) for due in dues.values() if readable_head(due.thread, due.head) is None]:
+        *found, (*_, has_more, next_due) = self._statements.read(self._sql["take"], *parameters)
+        dues = [Due(thread, Entry(queue, *columns), head) for thread, head, *columns in found]
+        if damaged := [key_of(due.thread) for due in dues if readable_head(due.thread, due.head) is None]:
             self._statements.write(self._sql["postpone"], damaged, self.now() + UNREADABLE)
-        held = [due for due in dues.values() if due.entry.held]
-        held.sort(key=lambda due: (-due.entry.priority, due.entry.due, due.thread))
-        free = in_turn([(due.thread, due.entry) for due in dues.values() if not due.entry.held], after)
-        picked = [*held, *(dues[thread] for thread, _ in free)]
-        return Taken(picked, last[-1], last_lane_of([due.entry for due in picked], after))
+        return Taken(dues, next_due, last_lane_of([due.entry for due in dues], after), bool(has_more))
 
-    def _limits(self, prefix: bytes, queue: str, limits: Limits) -> list[Any]:
+    def _limits(self, prefix: bytes, queue: str, limits: QueueLimits) -> list[Any]:
         """Return the parameters for limits; the first one is the lock that their takers share, None without limits."""
         if limits.concurrency is None and limits.each is None and limits.pace is None:
             return [None] * 6 + [[]]
@@ -58,14 +67,25 @@ class PostgresAgenda:
         """See `Agenda.look_again`: in a transaction that keeps others from replacing the head."""
         self._statements.run(lambda connection: self._look_again(connection, thread, due))
 
-    def _look_again(self, connection: Connection, thread: bytes, due: int) -> None:
+    def call(self, thread: bytes, key: str, value: bytes) -> bool:
+        """See `Agenda.call`: in the transaction that makes the thread due."""
+        post = (key_of(thread), name_of(key), value)
+        call = partial(self._look_again, thread=thread, due=self.now(), post=post)
+        return self._statements.run(call, writing=True)
+
+    def _look_again(
+        self, connection: Connection, thread: bytes, due: int, post: tuple[bytes, bytes, bytes] | None = None
+    ) -> bool:
+        """Set the entry by the head, and leave a message; False if there is one under its key."""
+        execute, key = self._statements.execute, key_of(thread)
         with connection.transaction():
-            for (encoded,) in self._statements.execute(connection, self._sql["lock_head"], (key_of(thread), thread)):
-                found = self._statements.execute(connection, self._sql["lock_entry"], (key_of(thread),))
+            for (encoded,) in execute(connection, self._sql["lock_head"], (key, thread)):
+                found = execute(connection, self._sql["lock_entry"], (key,))
                 entry = next((_entry(thread, *columns) for columns in found), None)
                 wanted = entry_of(readable_head(thread, encoded) or Head())
-                columns = entry_columns([(thread, after_call(entry, wanted, due, self.now()))])
-                self._statements.execute(connection, self._sql["move"], ([key_of(thread)], *columns))
+                columns = moves_columns({1: (thread, after_call(entry, wanted, due, self.now()))})
+                execute(connection, self._sql["move"], ([key], *columns))
+            return post is None or bool(execute(connection, self._sql["insert_post"], post))
 
     def depth(self, prefix: bytes, queue: str) -> Depth:
         """See `Agenda.depth`."""
@@ -91,5 +111,4 @@ class PostgresAgenda:
 
 
 def _entry(thread: bytes, place: bytes, *columns: Any) -> Entry:
-    """Return an entry from its columns; one whose place is in another namespace shows that as its queue."""
-    return Entry(place.removeprefix(thread[: 1 + thread[0]]).decode("utf-8", "backslashreplace"), *columns)
+    return Entry(queue_in(place, thread), *columns)

@@ -15,9 +15,10 @@ from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
+from holdfast.stores.announcing import Announcer
 from holdfast.stores.backend import Listing, replaces_lost_head
 from holdfast.stores.postgres.agenda import PostgresAgenda
-from holdfast.stores.postgres.announcing import Announcer, PostgresListener, channel_of
+from holdfast.stores.postgres.announcing import PostgresListener, channel_of
 from holdfast.stores.postgres.connections import CONNECTIONS, Source, connections_of, transport_of
 from holdfast.stores.postgres.durability import Settings
 from holdfast.stores.postgres.listing import LAST, listed_head, listing_query, problem_of
@@ -55,7 +56,8 @@ class PostgresBackend(PostgresAgenda):
         limit = whole_number(connections, "connections", 1)
         self._connections = connections_of(source, limit, prepare_threshold)
         super().__init__(Statements(self._connections, patience), statements_in(schema), schema)
-        self._announcer = Announcer(Statements(self._connections, 0), self._sql["notify"])
+        notifying, notify = Statements(self._connections, 0), self._sql["notify"]
+        self._announcer = Announcer(lambda channel: notifying.read(notify, channel.decode()))
         self._id = b""
         self.after_fork()
         reset_after_fork(self)
@@ -139,9 +141,9 @@ class PostgresBackend(PostgresAgenda):
 
     # Announcing
 
-    def announce(self, prefix: bytes, _queues: Collection[str]) -> None:
-        """See `Announcing.announce`: one channel for all queues of a namespace."""
-        self._announcer.announce(channel_of(self._id, prefix))
+    def announce(self, prefix: bytes) -> None:
+        """See `Announcing.announce`: by NOTIFY, after a commit and in no transaction."""
+        self._announcer.announce(channel_of(self._id, prefix).encode())
 
     def listener(self, prefix: bytes) -> PostgresListener:
         """See `Announcing.listener`."""

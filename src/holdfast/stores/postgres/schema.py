@@ -8,19 +8,13 @@ from typing import Any
 from psycopg import errors
 
 from holdfast.records.errors import ConfigurationError, IncompatibleCheckpoint, StoreUnavailable
-from holdfast.records.head import Head
-from holdfast.stores.agenda import OPEN, entry_of
-from holdfast.stores.backend import readable_head
 from holdfast.stores.postgres.connections import Connection
-from holdfast.stores.postgres.listing import listing_query
 from holdfast.stores.postgres.statements import raw_cursor
-from holdfast.stores.postgres.swapping import entry_columns, key_of
 from holdfast.stores.sql import migrations, statements
 
 MAX_NAME_BYTES = 63
-AGENDA_FROM = 3
-"""The first version with a table for the agenda."""
-PAGE = 500
+FIRST = 4
+"""The version of the first schema: the versions before it were never released."""
 
 
 def quoted(schema: str) -> str:
@@ -42,13 +36,18 @@ def migrate(connection: Connection, schema: str) -> bytes:
     """Create or update the schema, one process at a time; return the store's id. May be repeated."""
     sql = statements_in(schema)
     version, store = _version(connection, sql)
-    if version < len(migrations("postgres")):
+    _refuse_others(schema, version)
+    if version < _last():
         try:
             store = _migrated(connection, schema, sql)
         except errors.InsufficientPrivilege as error:
             raise StoreUnavailable(_no_rights(schema, version, error)) from error
-    _refuse_newer(schema, version)
     return store
+
+
+def _last() -> int:
+    """Return the version of the schema that this Holdfast makes."""
+    return FIRST + len(migrations("postgres")) - 1
 
 
 def is_created(connection: Connection, schema: str) -> bool:
@@ -67,16 +66,20 @@ def _version(connection: Connection, sql: dict[str, str]) -> tuple[int, bytes]:
 def _no_rights(schema: str, version: int, error: errors.InsufficientPrivilege) -> str:
     found = f"has version {version}" if version else "does not exist yet"
     return (
-        f"schema {schema!r} {found}, this Holdfast needs version {len(migrations('postgres'))}, and this role may not"
+        f"schema {schema!r} {found}, this Holdfast needs version {_last()}, and this role may not"
         f" change it ({error.diag.message_primary}): open the store once as the role that owns the schema"
     )
 
 
-def _refuse_newer(schema: str, version: int) -> None:
-    if version > len(migrations("postgres")):
+def _refuse_others(schema: str, version: int) -> None:
+    if version > _last():
         raise IncompatibleCheckpoint(
-            f"schema {schema!r} was written by a newer Holdfast (version {version}, here it is"
-            f" {len(migrations('postgres'))}): upgrade holdfast"
+            f"schema {schema!r} was written by a newer Holdfast (version {version}, here it is {_last()}): upgrade"
+            " holdfast"
+        )
+    if 0 < version < FIRST:
+        raise IncompatibleCheckpoint(
+            f"schema {schema!r} has version {version}, which no released Holdfast created; use another schema"
         )
 
 
@@ -94,24 +97,10 @@ def _migrated(connection: Connection, schema: str, sql: dict[str, str]) -> bytes
             _execute(connection, sql["insert_version"], (token_bytes(16),))
             found = _execute(connection, sql["read_version"])
         version, store = found[0]
-        for script in migrations("postgres")[version:]:
+        for script in migrations("postgres")[max(0, version - FIRST + 1) :]:
             connection.execute(script.replace("{schema}", name).encode(), prepare=False)
-        if version < AGENDA_FROM:
-            _fill_agenda(connection, sql)
-        _execute(connection, sql["update_version"], (max(version, len(migrations("postgres"))),))
+        _execute(connection, sql["update_version"], (max(version, _last()),))
     return bytes(store)
-
-
-def _fill_agenda(connection: Connection, sql: dict[str, str]) -> None:
-    """Make the entries of threads that had a place before the agenda was a table."""
-    page, cursor = [], None
-    while cursor is None or page:
-        query, parameters = listing_query(sql["read_threads"], b"", OPEN, (), cursor, PAGE)
-        page = _execute(connection, query, parameters)
-        heads = [(thread, readable_head(thread, encoded) or Head()) for _, _, thread, encoded, *_ in page]
-        entries = entry_columns([(thread, entry_of(head)) for thread, head in heads])
-        _execute(connection, sql["move"], ([key_of(thread) for thread, _ in heads], *entries))
-        cursor = str(page[-1][0]) if page else ""
 
 
 def _execute(connection: Connection, sql: str, parameters: Sequence[object] = ()) -> list[Any]:

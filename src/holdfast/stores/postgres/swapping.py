@@ -1,6 +1,6 @@
 """A batch of swaps as the parameters of one statement: a list per column. Items name their swap, from 1 on."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from itertools import accumulate
 from typing import Any
@@ -8,9 +8,10 @@ from typing import Any
 from msgspec.structs import astuple
 
 from holdfast.records.rows import KEEP_ALL, Swap
-from holdfast.stores.agenda import Entry, entry_of
+from holdfast.stores.agenda import Entry, entry_of, place_of
 
 KEY_BYTES = 16
+NOBODY: Mapping[int, Collection[str]] = {}
 
 
 def key_of(thread: bytes) -> bytes:
@@ -29,12 +30,10 @@ def call_for(swaps: Sequence[Swap], *, demanded: bool) -> tuple[str, Sequence[An
         swap, head = swaps[0], swaps[0].head
         named = (demanded, key_of(swap.thread), swap.thread, swap.expected, swap.replacement)
         return "swap_row", (*named, head.listed_as, list(head.labels), *astuple(swap.rows[0]))
-    parameters = [demanded, *_heads(swaps), *_additions(swaps)]
-    if any(swap.moves for swap in swaps):
-        entries = [(swap.thread, entry_of(swap.head)) if swap.moves else None for swap in swaps]
-        return "swap_and_move", [*parameters, *_removals(swaps), *entry_columns(entries)]
-    removes = any(swap.drop is not KEEP_ALL or swap.consumed for swap in swaps)
-    return ("swap_and_remove", [*parameters, *_removals(swaps)]) if removes else ("swap", parameters)
+    moves = {at: (swap.thread, entry_of(swap.head)) for at, swap in enumerate(swaps, 1) if swap.moves}
+    listeners = {at: swap.heard for at, swap in enumerate(swaps, 1) if swap.moves and swap.heard is not None}
+    changes = (*_heads(swaps), *_additions(swaps), *_removals(swaps), *moves_columns(moves, listeners))
+    return "swap", (demanded, *changes)
 
 
 def is_lone_row(swap: Swap) -> bool:
@@ -65,20 +64,18 @@ def _removals(swaps: Sequence[Swap]) -> list[list[Any]]:
     return [emptied, *_columns(3, ranges), *_columns(2, blobs), *_columns(2, posts)]
 
 
-def place_of(thread: bytes, queue: str) -> bytes:
-    """Return where a thread queues, or all threads with its namespace: in this namespace, in this queue."""
-    return thread[: 1 + thread[0]] + name_of(queue)
-
-
-def entry_columns(entries: Sequence[tuple[bytes, Entry | None] | None]) -> list[list[Any]]:
-    """Return which items lose their entry, and those that have another one, as columns. None: it stays as it is."""
-    gone = [item for item, each in enumerate(entries, 1) if each is not None and each[1] is None]
+def moves_columns(
+    moves: Mapping[int, tuple[bytes, Entry | None]], listeners: Mapping[int, Collection[str]] = NOBODY
+) -> list[list[Any]]:
+    """Return how entries change, as columns: the items that lose theirs, those that have another, what was heard."""
+    gone = [item for item, (_, entry) in moves.items() if entry is None]
     moved = [
-        (item, place_of(each[0], entry.queue), entry.route, entry.priority, entry.lane, entry.held, entry.due)
-        for item, each in enumerate(entries, 1)
-        if each is not None and (entry := each[1]) is not None
+        (item, place_of(thread, entry.queue), entry.route, entry.priority, entry.lane, entry.held, entry.due)
+        for item, (thread, entry) in moves.items()
+        if entry is not None
     ]
-    return [gone, *_columns(7, moved)]
+    heard = [(item, name_of(post)) for item, posts in listeners.items() for post in posts]
+    return [gone, *_columns(7, moved), list(listeners), *_columns(2, heard)]
 
 
 def _columns(count: int, records: Iterable[tuple[Any, ...]]) -> list[list[Any]]:

@@ -9,12 +9,14 @@ Each mark has a ticket. Only the writer whose ticket is still on the entry may m
 know an older head, or one that is about to change. They make it earlier at most.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from os import urandom
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
+from holdfast.records.errors import StoreError
 from holdfast.records.head import LOST_HEAD, Head
 from holdfast.records.rows import Swap
 from holdfast.stores.agenda import (
@@ -23,15 +25,16 @@ from holdfast.stores.agenda import (
     Depth,
     Due,
     Entry,
-    Limits,
+    QueueLimits,
     Taken,
     after_taking,
     agrees,
     earlier,
+    entry_after,
     entry_of,
 )
 from holdfast.stores.backend import readable_head
-from holdfast.stores.choosing import last_lane_of, units_of
+from holdfast.stores.choosing import last_lane_of
 from holdfast.stores.redis.errors import is_wrong_type
 from holdfast.stores.redis.keys import SHARDS, Keys, shard_of, space_of
 from holdfast.stores.redis.scripts import script
@@ -43,8 +46,8 @@ SETTLED = bytes(8)
 PLACE_OF = 16
 """Where the entry begins in a place, behind the ticket."""
 
-Spot = tuple[str, bytes]
-"""A queue and a thread."""
+Spot: TypeAlias = tuple[str, bytes, Entry | None]
+"""A queue, a thread, and the entry that it needs there, if any."""
 
 
 class Place(NamedTuple):
@@ -67,45 +70,62 @@ class RedisAgenda:
 
     def mark(self, swaps: Iterable[Swap]) -> "Marks":
         """Make sure that the threads of these swaps are looked at soon, whatever becomes of the swaps."""
-        marks = Marks(urandom(8), [spot for swap in swaps if swap.moves for spot in _spots_of(swap)])
-        if marks.spots:
-            self._run("mark", marks.ticket, marks.spots)
-        return marks
+        return self._marked([spot for swap in swaps if swap.moves for spot in _spots_of(swap)])
 
     def settle(self, marks: "Marks", swaps: Sequence[Swap], accepted: Sequence[bool]) -> None:
         """Make the entries what the heads say now. If that fails, they stay marked."""
         if marks.spots:
-            heads = {swap.thread: swap.head for swap, is_made in zip(swaps, accepted, strict=True) if is_made}
-            spots = [(queue, thread) for queue, thread, _ in marks.spots]
-            refused = [spot for spot in spots if spot[1] not in heads]
-            heads.update(self._heads(refused) if refused else {})
-            self._settle(marks.ticket, spots, heads)
+            made = {swap.thread: swap for swap, is_made in zip(swaps, accepted, strict=True) if is_made}
+            refused = [thread for _, thread, _ in marks.spots if thread not in made]
+            wanted = {thread: entry_after(swap, self._messages(swap)) for thread, swap in made.items()}
+            self._settle(marks, wanted | (self._wanted(refused) if refused else {}))
 
-    def _settle(self, ticket: bytes, spots: Sequence[Spot], heads: Mapping[bytes, Head], due: int = PARKED) -> None:
-        settled = []
-        for queue, thread in spots:
-            entry = entry_of(heads.get(thread, Head()))
-            settled.append((queue, thread, earlier(entry, due) if entry and entry.queue == queue else None))
-        self._run("call" if due <= self._clock.now() else "settle", ticket, settled)
+    def _marked(self, spots: Sequence[Spot]) -> "Marks":
+        marks = Marks(urandom(8), spots)
+        self._run("mark", marks.ticket, spots)
+        return marks
 
-    def look_at(self, spots: Sequence[Spot], due: int = PARKED) -> None:
-        """Make these entries what the present heads say, or due at `due` if that is earlier."""
-        ticket = urandom(8)
-        self._run("mark", ticket, [(queue, thread, None) for queue, thread in spots])
-        self._settle(ticket, spots, self._heads(spots), due)
+    def _settle(self, marks: "Marks", wanted: Mapping[bytes, Entry | None], verb: str = "settle") -> None:
+        entries = [(queue, thread, wanted.get(thread)) for queue, thread, _ in marks.spots]
+        placed = [(*each[:2], each[2] if each[2] and each[2].queue == each[0] else None) for each in entries]
+        self._run(verb, marks.ticket, placed)
+
+    def _messages(self, swap: Swap) -> list[str]:
+        """Return the messages that wait for the thread of a swap, if they can make it due."""
+        if swap.heard is None:
+            return []
+        shard = shard_of(swap.thread)
+        (keys,) = self._wire.read([Request(shard, (b"HKEYS", self._keys.posts(shard, swap.thread)))])
+        return [key.decode() for key in keys]
+
+    def look_at(self, spots: Sequence[Spot]) -> None:
+        """Make these entries what the present heads say."""
+        self._settle(self._marked(spots), self._wanted([thread for _, thread, _ in spots]))
 
     def look_again(self, thread: bytes, due: int) -> None:
         """See `Agenda.look_again`."""
-        for head in self._heads([("", thread)]).values():
-            if head.route:
-                self.look_at([(head.queue, thread)], due)
+        self.call(thread, lambda: True, due)
 
-    def _run(self, verb: str, ticket: bytes, spots: Sequence[tuple[str, bytes, Entry | None]]) -> None:
+    def call(self, thread: bytes, post: Callable[[], bool], due: int) -> bool:
+        """Leave a message by `post`, and make the thread due then; return what `post` returned.
+
+        The thread is looked at soon even if this process dies after the message.
+        """
+        marks = self._marked([(head.queue, thread, None) for head in self._heads([thread]).values() if head.route])
+        is_new = post()
+        with suppress(StoreError):  # the message is there, and a worker will settle the marked entry
+            wanted = {each: entry and earlier(entry, due) for each, entry in self._wanted([thread]).items()}
+            self._settle(marks, wanted, "call" if due <= self._clock.now() else "settle")
+        return is_new
+
+    def _run(self, verb: str, ticket: bytes, spots: Sequence[Spot]) -> None:
         times = self._times()
-        self._wire.read([
+        requests = [
             self._request(verb, thread, queue, *times, thread, ticket, (entry and _packed(entry)) or b"")
             for queue, thread, entry in spots
-        ])  # fmt: skip
+        ]
+        if requests:
+            self._wire.read(requests)
 
     def _request(self, verb: str, prefix: bytes, queue: str, *arguments: bytes | int) -> Request:
         shard, space, name = _shard_of(queue), space_of(prefix), queue.encode()
@@ -116,9 +136,13 @@ class RedisAgenda:
         now = self._clock.now()
         return _time(now), _time(now + HIDE)
 
-    def _heads(self, spots: Iterable[Spot]) -> dict[bytes, Head]:
+    def _wanted(self, threads: Sequence[bytes]) -> dict[bytes, Entry | None]:
+        """Return the entries that the present heads of these threads say."""
+        return {thread: entry_of(head) for thread, head in self._heads(threads).items()}
+
+    def _heads(self, threads: Sequence[bytes]) -> dict[bytes, Head]:
         """Return the heads of these threads that can be read."""
-        heads = ((thread, readable_head(thread, found)) for thread, found in self._stored([t for _, t in spots]))
+        heads = ((thread, readable_head(thread, found)) for thread, found in self._stored(threads))
         return {thread: head for thread, head in heads if head is not None}
 
     def _stored(self, threads: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
@@ -131,20 +155,26 @@ class RedisAgenda:
     # Taking
 
     def take(
-        self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes, limits: Limits
+        self, prefix: bytes, queue: str, routes: Collection[bytes], most: int, after: bytes, limits: QueueLimits
     ) -> Taken:
-        """See `Agenda.take`. The pace is charged after the script, in its own shard, for what is given."""
-        now, units = self._clock.now(), self._units(limits, most)
+        """See `Agenda.take`. Units of the pace are charged before the script, and what was not used is returned."""
+        pace = limits.pace
+        units = None if pace is None else self._spend(pace.bucket, pace.cost, pace.burst, most)[0]
+        now = self._clock.now()
         bounds = (_time(now), _time(now + HIDE), _time(now + 1), most, _ordered(after))
         most_held = tuple(b"" if each is None else each for each in (limits.concurrency, limits.each, units))
         asked = [word for route in routes for word in (_ordered(route), b"%d" % (route in limits.unbegun))]
         request = self._request("take", prefix, queue, *bounds, *most_held, *asked)
-        ((next_due, is_limited, found),) = self._wire.read([request])
+        ((next_due, has_more, found),) = self._wire.read([request])
         picked = [(thread, _entry(queue, packed)) for thread, packed in zip(found[::2], found[1::2], strict=True)]
-        wait = self._charge(prefix, picked, limits, now)
-        is_limited = is_limited or len(found) > 2 * len(picked)
-        soonest = min(int.from_bytes(next_due), now + wait if wait and is_limited else PARKED)
-        return Taken(self._with_heads(picked), soonest, last_lane_of([entry for _, entry in picked], after))
+        soonest = int.from_bytes(next_due)
+        if pace is not None and units is not None:
+            used = sum(not entry.held and entry.route in limits.unbegun for _, entry in picked)
+            _, paid_off = self._spend(pace.bucket, -pace.cost * (units - used), PARKED, int(units > used))
+            wait = paid_off - pace.burst - now
+            soonest = min(soonest, now + wait) if has_more and wait > 0 else soonest
+        last_lane = last_lane_of([entry for _, entry in picked], after)
+        return Taken(self._with_heads(picked), soonest, last_lane, bool(has_more))
 
     def _with_heads(self, picked: Sequence[tuple[bytes, Entry]]) -> list[Due]:
         """Add the heads. What has no entry in this queue any more was left behind by a writer that died: forget it."""
@@ -153,38 +183,15 @@ class RedisAgenda:
         self._postpone([due for due in found if readable_head(due.thread, due.head) is None])
         left = {thread for thread, _ in picked} - {due.thread for due in found}
         if left:
-            self.look_at([(entry.queue, thread) for thread, entry in picked if thread in left])
+            self.look_at([(entry.queue, thread, None) for thread, entry in picked if thread in left])
         return found
 
     def _postpone(self, damaged: Sequence[Due]) -> None:
         """Give up the places of threads that cannot be read, until somebody looks at them again."""
-        ticket, now = urandom(8), self._clock.now()
-        for verb in ("mark", "settle") if damaged else ():
-            later = [(due, after_taking(due.entry, now, is_readable=False)) for due in damaged]
-            self._run(verb, ticket, [(due.entry.queue, due.thread, entry) for due, entry in later])
-
-    def _units(self, limits: Limits, most: int) -> int | None:
-        """Return how many threads the pace lets begin now; None for any number."""
-        pace = limits.pace
-        if pace is None:
-            return None
-        return min(most, units_of(pace, self._spend(pace.bucket, pace.cost, pace.burst, 0)[1], self._clock.now()))
-
-    def _charge(self, prefix: bytes, picked: list[tuple[bytes, Entry]], limits: Limits, now: int) -> int:
-        """Charge the pace for what begins, and return for how long nothing more may. Put back what others paid for."""
-        pace = limits.pace
-        if pace is None:
-            return 0
-        begun = [each for each in picked if not each[1].held and each[1].route in limits.unbegun]
-        charged, paid_off = self._spend(pace.bucket, pace.cost, pace.burst, len(begun))
-        if surplus := begun[charged:]:
-            times, hidden = self._times(), _time(now + HIDE)
-            self._wire.read([
-                self._request("restore", prefix, entry.queue, *times, thread, _packed(entry), hidden)
-                for thread, entry in surplus
-            ])  # fmt: skip
-            picked[:] = [each for each in picked if each not in surplus]
-        return max(0, paid_off - pace.burst - self._clock.now())
+        now = self._clock.now()
+        later = [(due, after_taking(due.entry, now, is_readable=False)) for due in damaged]
+        marks = self._marked([(due.entry.queue, due.thread, entry) for due, entry in later])
+        self._run("settle", marks.ticket, marks.spots)
 
     def spend(self, bucket: bytes, cost: int, burst: int) -> int:
         """See `Agenda.spend`. If the reply is lost, it is charged again: more is never granted than the rate allows."""
@@ -218,7 +225,7 @@ class RedisAgenda:
     def entries(self, prefix: bytes) -> dict[bytes, Entry]:
         """See `Agenda.entries`. What a dead writer left marked counts as taken: a worker will settle it."""
         places = self._places(prefix)
-        heads = self._heads(places)
+        heads = self._heads([thread for _, thread in places])
         found = {}
         for (queue, thread), place in places.items():
             wanted = entry_of(heads.get(thread, Head()))
@@ -226,7 +233,8 @@ class RedisAgenda:
                 found[thread] = place.entry if place.is_settled else replace(wanted, held=True, due=place.entry.due)
         return found
 
-    def _places(self, prefix: bytes) -> dict[Spot, Place]:
+    def _places(self, prefix: bytes) -> dict[tuple[str, bytes], Place]:
+        """Return all entries, by queue and thread."""
         asked = [Request(shard, (b"SMEMBERS", self._keys.queues(shard))) for shard in range(SHARDS)]
         queues = [(shard, name) for shard, names in enumerate(self._wire.read(asked)) for name in names]
         ours = [(shard, space_of(name), name) for shard, name in queues if name.startswith(space_of(prefix))]
@@ -245,7 +253,7 @@ class RedisAgenda:
         `heads` are those of all open threads. Only a writer that was paused for longer than `HIDE`, and then died, can
         leave a thread without its entry; a thread that expired leaves an entry.
         """
-        entries, now, wrong = self.entries(prefix), self._clock.now(), set[Spot]()
+        entries, now, wrong = self.entries(prefix), self._clock.now(), set[tuple[str, bytes]]()
         for thread, encoded in heads.items():
             head = readable_head(thread, encoded)
             wanted = None if head is None else entry_of(head)
@@ -253,18 +261,18 @@ class RedisAgenda:
                 wrong.add((wanted.queue, thread))
         wrong.update(spot for spot in self._places(prefix) if spot[1] not in entries)
         if wrong:
-            self.look_at(sorted(wrong))
+            self.look_at([(queue, thread, None) for queue, thread in sorted(wrong)])
         return len(wrong)
 
 
 class Marks(NamedTuple):
-    """The entries that were marked before a batch of swaps: queue, thread, and the entry that the swap needs."""
+    """The entries that were marked, and the ticket of that."""
 
     ticket: bytes
-    spots: list[tuple[str, bytes, Entry | None]]
+    spots: Sequence[Spot]
 
 
-def _spots_of(swap: Swap) -> list[tuple[str, bytes, Entry | None]]:
+def _spots_of(swap: Swap) -> list[Spot]:
     """Return the queues that a swap moves a thread to, and from."""
     before = readable_head(swap.thread, swap.expected) if swap.expected else None
     old, new = entry_of(before or Head()), entry_of(swap.head)

@@ -24,10 +24,11 @@ from holdfast.records.identity import thread_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import Row, Swap
 from holdfast.records.words import Durability
-from holdfast.stores.agenda import NO_LIMITS, OPEN, Depth, Entry, Limits, Listener, Taken
+from holdfast.stores.agenda import NO_LIMITS, OPEN, Depth, Entry, Listener, QueueLimits, Taken
+from holdfast.stores.announcing import Announcer
 from holdfast.stores.backend import Listing, all_heads, count_listed, readable_head
 from holdfast.stores.redis.agenda import RedisAgenda
-from holdfast.stores.redis.announcements import Announcer, RedisListener, channel_of
+from holdfast.stores.redis.announcements import RedisListener, channel_of
 from holdfast.stores.redis.durability import SETTINGS, ServerFacts, check_server
 from holdfast.stores.redis.errors import translated
 from holdfast.stores.redis.keys import SHARDS, Keys, shard_of, unpack_row
@@ -92,7 +93,7 @@ class RedisBackend:
         self._repair = Repair(self.wire, self.keys)
         self._clock = ServerClock(self._server_time)
         self._agenda = RedisAgenda(self.wire, self.keys, self._clock)
-        self._announcer = Announcer(self.wire, self.keys)
+        self._announcer = Announcer(lambda channel: self.wire.once([Request(0, (b"PUBLISH", channel, b""))]))
         self._is_open = False
         self._is_doubtful = False
         self.after_fork()
@@ -129,6 +130,7 @@ class RedisBackend:
 
     def close(self) -> None:
         """See `Backend.close`. A client of the caller stays open: its connections were never used."""
+        self._announcer.close()
         self.wire.close()
 
     def guarantee(self) -> Guarantee:
@@ -288,7 +290,7 @@ class RedisBackend:
         routes: Collection[bytes],
         most: int,
         after: bytes = b"",
-        limits: Limits = NO_LIMITS,
+        limits: QueueLimits = NO_LIMITS,
         low: int = 0,
     ) -> Taken:
         """See `Agenda.take`: two round trips, or one if nothing is due; a pace costs two more."""
@@ -297,6 +299,10 @@ class RedisBackend:
     def look_again(self, thread: bytes, due: int) -> None:
         """See `Agenda.look_again`."""
         self._agenda.look_again(thread, due)
+
+    def call(self, thread: bytes, key: str, value: bytes) -> bool:
+        """See `Agenda.call`: the entry is marked before the message is left, and due after it."""
+        return self._agenda.call(thread, lambda: self.post(thread, key, value), self.now())
 
     def depth(self, prefix: bytes, queue: str) -> Depth:
         """See `Agenda.depth`."""
@@ -322,9 +328,9 @@ class RedisBackend:
         ((seconds, microseconds),) = self.wire.read([Request(0, (b"TIME",))])
         return int(seconds) * 1_000_000 + int(microseconds)
 
-    def announce(self, prefix: bytes, queues: Collection[str]) -> None:
+    def announce(self, prefix: bytes) -> None:
         """See `Announcing.announce`."""
-        self._announcer.announce(prefix, queues)
+        self._announcer.announce(channel_of(self.keys, prefix))
 
     def listener(self, prefix: bytes) -> Listener:
         """See `Announcing.listener`."""

@@ -8,6 +8,8 @@ from holdfast.records.errors import ConfigurationError, Corrupt, HoldfastError, 
 
 FAILURES = (RedisError, RedisClusterException, OSError)
 """What redis-py raises while it connects."""
+CLOSED = (ValueError, AttributeError)
+"""What redis-py raises on a connection that its pool closed at this moment for another thread, as an idle one."""
 PASSING = ("LOADING", "READONLY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY ", "NOREPLICAS", "UNBLOCKED")
 """Temporary refusals: the server starts, fails over, moves slots or is busy. Nothing was executed."""
 FORBIDDEN = ("The user executing the script can't run", "NOPERM")

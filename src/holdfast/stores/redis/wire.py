@@ -23,7 +23,7 @@ from redis.exceptions import (
 
 from holdfast.records.errors import StoreClosed
 from holdfast.stores.attempts import attempts
-from holdfast.stores.redis.errors import FAILURES, Lost, NotSent, is_passing, is_wrong_type, lost, translated
+from holdfast.stores.redis.errors import CLOSED, FAILURES, Lost, NotSent, is_passing, is_wrong_type, lost, translated
 from holdfast.stores.redis.keys import SHARDS
 from holdfast.stores.redis.pools import Pools
 
@@ -82,20 +82,20 @@ class Exchange:
         """Send all commands at once."""
         try:
             self._connection = self._pool.get_connection()
-        except FAILURES as error:
+        except (*FAILURES, *CLOSED) as error:
             self._failure = NotSent(error)
             return
         packed = self._packed()
         try:
             self._connection.send_packed_command(packed, check_health=False)
-        except RedisError as error:
+        except (RedisError, *CLOSED) as error:
             self._failure = lost(error)
 
     def receive(self, replies: list[Any]) -> None:
         """Store the reply to each request, or its failure, under its index."""
         try:
             answers = [] if self._failure else self._answers()
-        except (ConnectionError, TimeoutError, InvalidResponse) as error:
+        except (ConnectionError, TimeoutError, InvalidResponse, *CLOSED) as error:
             self._failure = lost(error)
         found = [self._failure] * len(self.requests) if self._failure else self._replies(answers)
         for (at, _), reply in zip(self.requests, found, strict=True):

@@ -41,15 +41,8 @@ SELECT pg_catalog.current_setting('server_version'), pg_catalog.current_setting(
 SELECT {schema}.swap_row($1, $2, $3, $4, $5, $6, $7::pg_catalog.bytea[], $8::integer, $9::integer, $10, $11, $12)
 
 -- name: swap
-SELECT {schema}.swap($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
-
--- name: swap_and_remove
-SELECT {schema}.swap_and_remove($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-                                $18, $19, $20, $21, $22, $23, $24, $25)
-
--- name: swap_and_move
-SELECT {schema}.swap_and_move($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-                              $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)
+SELECT {schema}.swap($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+                     $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36)
 
 -- name: is_store
 -- A user's connection must lead to this very store.
@@ -156,7 +149,7 @@ SELECT head FROM {schema}.threads
  WHERE key OPERATOR(pg_catalog.=) $1 AND thread OPERATOR(pg_catalog.=) $2 FOR UPDATE
 
 -- name: move
-SELECT {schema}.move($1, $2, $3, $4, $5, $6, $7, $8, $9)
+SELECT {schema}.move($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 
 -- name: measure_queue
 SELECT pg_catalog.count(*) FILTER (WHERE NOT a.held AND a.due OPERATOR(pg_catalog.<=) $2),

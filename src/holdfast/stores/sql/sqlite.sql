@@ -1,4 +1,4 @@
--- A row's id is the number of its thread << 28 | its seq; 268435455 is the largest seq. See sqlite_003.sql for heads.
+-- A row's id is the number of its thread << 28 | its seq; 268435455 is the largest seq. See sqlite_006.sql for heads.
 
 -- name: find_thread
 -- A thread has one of the 16 numbers from its hash on.
@@ -39,6 +39,9 @@ SELECT number FROM threads WHERE thread = ? AND number IS NOT ?
 
 -- name: drop_thread
 DELETE FROM threads WHERE number = ?
+
+-- name: read_labels
+SELECT token, number FROM labels
 
 -- name: insert_label
 INSERT OR IGNORE INTO labels (token, number) VALUES (?, ?)
@@ -96,29 +99,43 @@ INSERT OR IGNORE INTO posts (number, key, value) VALUES (?, ?, ?)
 SELECT key, value FROM posts WHERE number = ? ORDER BY key
 
 -- name: put_entry
-INSERT OR REPLACE INTO agenda (number, queue, route, priority, lane, held, due) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT OR REPLACE INTO agenda (number, place, route, priority, lane, held, due) VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: drop_entry
 DELETE FROM agenda WHERE number = ?
 
 -- name: read_entry
-SELECT queue, route, priority, lane, held, due FROM agenda WHERE number = ?
+SELECT place, route, priority, lane, held, due FROM agenda WHERE number = ?
 
 -- name: read_entries
-SELECT thread, queue, route, priority, lane, held, due FROM agenda JOIN threads USING (number)
+SELECT thread, place, route, priority, lane, held, due FROM agenda JOIN threads USING (number)
  WHERE substr(thread, 1, ?) = ?
 
 -- name: read_held
-SELECT thread, head FROM agenda JOIN heads USING (number) WHERE held AND substr(thread, 1, ?) = ?
+SELECT thread, head FROM agenda JOIN heads USING (number) WHERE held = 1 AND substr(thread, 1, ?) = ?
 
--- name: has_lanes
-SELECT 1 FROM agenda WHERE held = 0 AND queue = ? AND priority IN (-2, -1, 0, 1, 2) AND lane > x'' LIMIT 1
+-- name: next_free
+SELECT due FROM agenda WHERE place = ? AND route = ? AND held = 0 AND due >= ? ORDER BY due LIMIT 1
 
--- name: first_lane
-SELECT lane FROM agenda WHERE held = 0 AND queue = ? AND priority = ? AND lane >= ? ORDER BY lane LIMIT 1
+-- name: next_held
+SELECT due, route FROM agenda WHERE place = ? AND held = 1 AND due >= ? ORDER BY due
+
+-- name: due_held
+SELECT number, thread, head, place, route, priority, lane, held, due FROM agenda JOIN heads USING (number)
+ WHERE place = ? AND held = 1 AND due BETWEEN ? AND ? ORDER BY due, thread
+
+-- name: due_free
+SELECT number, thread, head, place, route, priority, lane, held, due FROM agenda JOIN heads USING (number)
+ WHERE place = ? AND route = ? AND held = 0 AND due BETWEEN ? AND ? LIMIT ?
 
 -- name: next_lane
-SELECT lane FROM agenda WHERE held = 0 AND queue = ? AND priority = ? AND lane > ? ORDER BY lane LIMIT 1
+SELECT lane FROM agenda WHERE place = ? AND route = ? AND held = 0 AND due < 1152921504606846976 AND priority = ? AND lane >= ?
+ ORDER BY lane LIMIT 1
+
+-- name: due_in_lane
+SELECT number, thread, head, place, route, priority, lane, held, due FROM agenda JOIN heads USING (number)
+ WHERE place = ? AND route = ? AND held = 0 AND due < 1152921504606846976 AND priority = ? AND lane = ?
+   AND due BETWEEN ? AND ? ORDER BY due
 
 -- name: measure_queue
 SELECT count(*) FILTER (WHERE NOT held AND due <= ?1),
@@ -126,15 +143,10 @@ SELECT count(*) FILTER (WHERE NOT held AND due <= ?1),
        count(*) FILTER (WHERE held),
        count(*) FILTER (WHERE NOT held AND due >= 1152921504606846976),
        coalesce(min(due) FILTER (WHERE NOT held AND due <= ?1), 0)
-  FROM agenda JOIN threads USING (number) WHERE queue = ?2 AND substr(thread, 1, ?3) = ?4
+  FROM agenda WHERE place = ?2
 
 -- name: count_held
-SELECT lane, count(*) FROM agenda JOIN threads USING (number)
- WHERE queue = ? AND held = 1 AND substr(thread, 1, ?) = ? GROUP BY lane
-
--- name: next_held
-SELECT min(due) FROM agenda JOIN threads USING (number)
- WHERE queue = ? AND held = 1 AND substr(thread, 1, ?) = ? AND due > ?
+SELECT lane, count(*) FROM agenda WHERE place = ? AND held = 1 GROUP BY lane
 
 -- name: read_bucket
 SELECT paid_off FROM buckets WHERE bucket = ?

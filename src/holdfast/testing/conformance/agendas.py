@@ -8,7 +8,7 @@ from holdfast.records.errors import ConfigurationError
 from holdfast.records.head import FORMAT, Head
 from holdfast.records.identity import namespace_prefix
 from holdfast.records.rows import Drop
-from holdfast.stores.agenda import HIDE, PARKED, Agenda, Announcing, Limits, Pace, agrees, entry_of
+from holdfast.stores.agenda import HIDE, PARKED, TELL, Agenda, Announcing, Pace, QueueLimits, agrees, entry_of
 from holdfast.stores.listed_agenda import ListedAgenda, agenda_of
 from holdfast.testing.conformance.kit import Kit, needs_reopen
 from holdfast.testing.conformance.samples import Line, head, key, rows
@@ -125,8 +125,10 @@ class Agendas(Kit):
         order |= {"low": queued(priority=-1), "high": queued(priority=1, updated_at=3_000)}
         for name, after in order.items():
             self._line(name, after)
-        taken = [self._names(agenda, 1)[0] for _ in range(4)]
+        looks = [agenda.take(PREFIX, "q", [ROUTE], 1) for _ in range(4)]
+        taken = [due.thread for look in looks for due in look.entries]
         assert taken == [key("high"), key("old"), key("new"), key("low")]
+        assert [look.has_more for look in looks] == [True, True, True, False]
 
     def test_lanes_take_turns(self) -> None:
         """If more is due than fits, each lane gets one before any gets a second, from the lane after the last on."""
@@ -183,6 +185,28 @@ class Agendas(Kit):
         assert self._names(agenda) == [line.key]
         self._line("b", queued(status="input_required", expires_at=5_000))
         assert self._names(agenda) == [key("b")]
+
+    def test_a_message_makes_its_thread_due(self) -> None:
+        """A thread is due with the message that was left for it; a second message under the key is refused."""
+        agenda = self._agenda()
+        line = self._line("a", queued(status="input_required"))
+        assert agenda.call(line.key, "key", b"first")
+        assert self._names(agenda) == [line.key]
+        assert not agenda.call(line.key, "key", b"second")
+        assert self._kept.inbox(line.key) == {"key": b"first"}
+
+    def test_a_message_that_a_release_has_not_heard_makes_the_thread_due(self) -> None:
+        """Between its last look at the messages and its release, a run can miss none."""
+        agenda = self._agenda()
+        if isinstance(agenda, ListedAgenda):
+            return  # it looks at the messages themselves
+        cases = {"new": frozenset(["old"]), "old": frozenset(["old"]), f"{TELL}other": frozenset[str](), "any": None}
+        for message, heard in cases.items():
+            line = self._line(message, queued(status="working", token=1, owner="me", expires_at=PARKED // 8))
+            self._kept.post(line.key, message, b"")
+            swap = line.swap(queued(status="input_required", token=1, updated_at=agenda.now()))
+            assert self._kept.swap([replace(swap, heard=heard)]) == [True]
+        assert self._names(agenda) == [key("new")]
 
     def test_a_look_never_makes_an_entry_late(self) -> None:
         """To look again at a later time than the head says means to look when the head says."""
@@ -244,14 +268,14 @@ class Agendas(Kit):
         line.refused(replace(swap, expected=swap.replacement))
         assert agenda.entries(PREFIX) == before
 
-    # Limits
+    # QueueLimits
 
     def _limited(self, agenda: Agenda) -> bool:
         """True if the backend has limits; one that lists its threads must refuse them."""
         if not isinstance(agenda, ListedAgenda):
             return True
         for refused in (
-            lambda: agenda.take(PREFIX, "q", [ROUTE], 1, limits=Limits(concurrency=1)),
+            lambda: agenda.take(PREFIX, "q", [ROUTE], 1, limits=QueueLimits(concurrency=1)),
             lambda: agenda.spend(b"bucket", 1, 0),
         ):
             try:
@@ -272,13 +296,13 @@ class Agendas(Kit):
         dead = self._line("dead", replace(mine, expires_at=5_000))
         for number in range(4):
             self._line(f"t{number}", queued(updated_at=1_000 + number))
-        limits = Limits(concurrency=4)
+        limits = QueueLimits(concurrency=4)
         first = agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits)
         assert [due.thread for due in first.entries] == [dead.key, key("t0")]
         second = agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits)
-        assert list(second.entries) == []
+        assert (list(second.entries), second.has_more) == ([], True), "there is more, and the limit holds it back"
         assert agenda.now() < second.next_due <= agenda.now() + HIDE, "when one that is held is due"
-        assert len(agenda.take(PREFIX, "q", [ROUTE], 10, limits=Limits(concurrency=6)).entries) == 2
+        assert len(agenda.take(PREFIX, "q", [ROUTE], 10, limits=QueueLimits(concurrency=6)).entries) == 2
 
     def test_a_call_leaves_a_taken_thread_its_place(self) -> None:
         """Between the take and the claim of a thread nobody gets its place, even if the thread is called."""
@@ -286,7 +310,7 @@ class Agendas(Kit):
         if not self._limited(agenda):
             return
         waits = queued(status="working", token=1)
-        line, limits = self._line("a", waits), Limits(concurrency=1)
+        line, limits = self._line("a", waits), QueueLimits(concurrency=1)
         assert len(agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits).entries) == 1
         self._line("b", queued())
         agenda.look_again(line.key, agenda.now())
@@ -302,7 +326,7 @@ class Agendas(Kit):
         if not self._limited(agenda):
             return
         lines = {key(name): self._line(name, queued(updated_at=at)) for at, name in enumerate("abcd", 1_000)}
-        limits, ends = Limits(concurrency=1), ("complete", "input_required", "failed", "cancelled")
+        limits, ends = QueueLimits(concurrency=1), ("complete", "input_required", "failed", "cancelled")
         for status in ends:
             (due,) = agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits).entries
             assert agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits).entries == []
@@ -321,11 +345,11 @@ class Agendas(Kit):
         for number in range(4):
             self._line(f"a{number}", queued(lane=b"a", priority=number % 2, updated_at=1_000 + number))
             self._line(f"b{number}", queued(lane=b"b", updated_at=2_000 + number))
-        limits = Limits(each=2)
+        limits = QueueLimits(each=2)
         taken = agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits)
         assert sorted(due.thread for due in taken.entries) == sorted([key("a1"), key("b0"), key("b1")])
         again = agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits)
-        assert (list(again.entries), again.next_due > agenda.now()) == ([], True)
+        assert (list(again.entries), again.next_due > agenda.now(), again.has_more) == ([], True, True)
 
     def test_a_pace_holds_back_only_threads_that_begin(self) -> None:
         """Beginnings are charged, one unit each; threads that had begun go on."""
@@ -336,12 +360,12 @@ class Agendas(Kit):
             self._line(f"new{number}", queued(updated_at=1_000 + number))
             self._line(f"old{number}", queued(route=OTHER, updated_at=2_000 + number))
         pace = Pace(b"bucket", HOUR, HOUR)
-        limits = Limits(pace=pace, unbegun=frozenset([ROUTE]))
+        limits = QueueLimits(pace=pace, unbegun=frozenset([ROUTE]))
         taken = agenda.take(PREFIX, "q", [ROUTE, OTHER], 10, limits=limits)
         names = [due.thread for due in taken.entries]
         assert sorted(names) == sorted([key(name) for name in ("new0", "new1", "old0", "old1", "old2", "old3")])
         again = agenda.take(PREFIX, "q", [ROUTE], 10, limits=limits)
-        assert (list(again.entries), again.next_due > agenda.now()) == ([], True)
+        assert (list(again.entries), again.next_due > agenda.now(), again.has_more) == ([], True, True)
         assert agenda.spend(b"bucket", 1, 0) > HOUR, "the bucket of `spend` is the same one"
 
     def test_a_bucket_is_charged_or_says_how_long_to_wait(self) -> None:
@@ -370,7 +394,7 @@ class Agendas(Kit):
             while listener.wait(0.2):
                 """What was announced while it connected is not ours."""
             self._line("a", queued())
-            self._kept.announce(PREFIX, ["q"])
+            self._kept.announce(PREFIX)
             assert listener.wait(10), "nothing was heard"
         finally:
             listener.close()

@@ -46,9 +46,10 @@ local function read(thread)
   return entry
 end
 
+-- What was held and is due comes in the order of its due times alone.
 local function ready_name(thread, entry)
-  local lane = entry.state == HELD and '\0\0' or entry.lane
-  return entry.route .. entry.state .. entry.rank .. lane .. entry.due .. thread
+  local order = entry.state == HELD and '\0\0\0' or entry.rank .. entry.lane
+  return entry.route .. entry.state .. order .. entry.due .. thread
 end
 
 local function remove(thread, entry)
@@ -194,7 +195,8 @@ local function pick(class, rest, route)
   add(thread, entry)
 end
 
-local function pick_held(class, most)
+local function pick_held(most)
+  local class = HELD .. '\0'
   local rest, route = peek(class, '')
   while rest and #found < 2 * most do
     pick(class, rest, route)
@@ -223,9 +225,10 @@ local function pick_in_turn(class, most, after, each)
   end
 end
 
--- When to look next, and 1 if limits hold back what is due: then a place is free when the next one that is held is due.
+-- When to look next, and 1 if something due is left. If limits hold it back, a place is free when the next one that is
+-- held is due.
 local function next_look(most)
-  local next_due, is_limited = string.char(16) .. string.rep('\0', 7), 0
+  local next_due, has_more = string.char(16) .. string.rep('\0', 7), 0
   local function look_at(due)
     next_due = is_less(due, next_due) and due or next_due
   end
@@ -237,26 +240,24 @@ local function next_look(most)
   end
   for _, route in ipairs(routes) do
     if first(ready, route.name, route.name .. '\255') then
-      if #found >= 2 * most then
-        look_at(now)
-      else
-        is_limited = 1
-      end
+      has_more = 1
     end
   end
-  if is_limited == 1 then
+  if has_more == 1 and #found >= 2 * most then
+    look_at(now)
+  elseif has_more == 1 then
     local later = '(' .. string.format('%.0f', struct.unpack('>I8', now))
     local other = redis.call('ZRANGEBYSCORE', held, later, '+inf', 'LIMIT', 0, 1)[1]
     if other then
       look_at(read(other).due)
     end
   end
-  return next_due, is_limited
+  return next_due, has_more
 end
 
 -- Take what is due. ARGV: now + 1, how many, the last lane served, how many may be held in all and of one lane ('' for
 -- any number), how many may begin ('' for any number), then routes, each with '1' if its threads have not begun.
--- Return when to look next, 1 if limits hold back what is due, then threads, each with its entry.
+-- Return when to look next, 1 if something due is left, then threads, each with its entry.
 local function take(past, most, after, concurrency, each, units)
   most, allowance = tonumber(most), tonumber(units) or math.huge
   for at = ROUTES, #ARGV, 2 do
@@ -265,9 +266,7 @@ local function take(past, most, after, concurrency, each, units)
       routes[#routes + 1] = { name = ARGV[at], is_unbegun = ARGV[at + 1] == '1' }
     end
   end
-  for rank = 0, RANKS - 1 do
-    pick_held(HELD .. string.char(rank), most)
-  end
+  pick_held(most)
   local limit = most
   if concurrency ~= '' then
     limit = math.min(most, #found / 2 + math.max(0, tonumber(concurrency) - redis.call('ZCARD', held)))
@@ -275,21 +274,9 @@ local function take(past, most, after, concurrency, each, units)
   for rank = 0, RANKS - 1 do
     pick_in_turn(FREE .. string.char(rank), limit, after, tonumber(each))
   end
-  local next_due, is_limited = next_look(most)
-  return { next_due, is_limited, found }
+  local next_due, has_more = next_look(most)
+  return { next_due, has_more, found }
 end
 
--- Undo a `take` of one thread that nobody was given. ARGV: thread, its entry before, when it was hidden until.
-local function restore(thread, before, hidden)
-  local entry = read(thread)
-  if entry and entry.state == HELD and entry.due == hidden then
-    remove(thread, entry)
-    before = parsed(before)
-    entry.state, entry.due = before.state, before.due
-    add(thread, entry)
-  end
-  return 1
-end
-
-local functions = { mark = mark, settle = settle, call = call, take = take, restore = restore }
+local functions = { mark = mark, settle = settle, call = call, take = take }
 return functions[ARGV[1]](unpack(ARGV, 4, 9))

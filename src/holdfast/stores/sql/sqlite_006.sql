@@ -1,4 +1,4 @@
--- The first released schema has the number 3. A thread has a number: a hash of its key below 2^28, or the next number
+-- The first schema: versions before this one were never released. A thread has a number: a hash of its key below 2^28, or the next number
 -- that is free. A row's id is number << 28 | seq, so the rows of a thread are adjacent, in order, and need no index; its
 -- keyframe is `back` rows before it.
 --
@@ -33,18 +33,25 @@ CREATE UNIQUE INDEX blobs_by_thread ON blobs (number, blob);
 
 CREATE TABLE posts (number INTEGER NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (number, key)) WITHOUT ROWID;
 
--- The commit of one row is one statement, an insert into this view: it replaces the head if it is the expected one, and
--- adds the row. One statement instead of four is what makes a save cost little more than a bare insert.
-CREATE VIEW swaps AS
-    SELECT x'' AS expected, x'' AS head, 0 AS id, 0 AS back, x'' AS digest, x'' AS header, x'' AS body;
+-- The agenda: which threads are due, for processes that look for work. An entry follows from the thread's head, and is
+-- written in the swap that changes it; appends and renewals of a lease do not touch it. `place` is the namespace and the
+-- queue. Times are microseconds since 1970; 1152921504606846976 means: only an answer makes it due. A look searches for
+-- its own routes alone: what other programs have queued costs it nothing.
+CREATE TABLE agenda (
+    number INTEGER PRIMARY KEY,
+    place BLOB NOT NULL,
+    route BLOB NOT NULL,
+    priority INTEGER NOT NULL,
+    lane BLOB NOT NULL,
+    held INTEGER NOT NULL,
+    due INTEGER NOT NULL
+);
+CREATE INDEX agenda_by_due ON agenda (place, route, due) WHERE held = 0;
+CREATE INDEX agenda_by_lane ON agenda (place, route, priority, lane, due) WHERE held = 0 AND due < 1152921504606846976;
+CREATE INDEX agenda_held ON agenda (place, due, route, lane) WHERE held = 1;
 
-CREATE TRIGGER swap_head INSTEAD OF INSERT ON swaps BEGIN
-    UPDATE rows SET back = NEW.back, digest = NEW.digest, header = NEW.header, body = NEW.body
-     WHERE id = NEW.id AND header = NEW.expected;
-    SELECT RAISE (ABORT, 'refused') WHERE changes () = 0;
-    INSERT INTO rows (id, back, digest, header, body)
-    VALUES (NEW.id + 1, (NEW.id + 1) & 268435455, x'', NEW.head, x'');
-END;
+-- A rate that processes share: the time at which it is paid off, in microseconds since 1970.
+CREATE TABLE buckets (bucket BLOB PRIMARY KEY, paid_off INTEGER NOT NULL) WITHOUT ROWID;
 
 -- Every thread with its head: nothing where the last row is none.
 CREATE VIEW heads AS
