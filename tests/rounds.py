@@ -13,3 +13,8 @@ def rounds(sample: int, full: int) -> int:
 def points(sample: int) -> int | None:
     """At how many points a scenario is killed: a sample in an ordinary run, all of them in `make faults`."""
     return sample if TIMES == 1 else None
+
+
+def size(sample: int, full: int) -> int:
+    """How large a scene is: a sample in an ordinary run, `full` in `make faults`, whatever the number of rounds."""
+    return sample if TIMES == 1 else full

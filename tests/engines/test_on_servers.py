@@ -18,7 +18,7 @@ import holdfast
 import holdfast.sync
 from engines.program import SECRET, Program, executed
 from patience import GIVE_UP_SECONDS
-from rounds import rounds
+from rounds import size
 from servers.engines import SERVERS, EngineServer, RestateServer
 from servers.postgres import new_schema, shared_server
 
@@ -222,12 +222,12 @@ def test_a_long_thread_is_handed_over_at_a_step_and_goes_on(hasty: Scene) -> Non
 
 def test_what_the_engine_keeps_does_not_grow_with_the_steps(served: Scene) -> None:
     async def act(program: Program) -> None:
-        for steps in (8, rounds(200, 1000)):
+        for steps in (8, size(200, 1000)):
             handle = await program.many.submit(f"many-{steps}", f"m{steps}", steps, 0)
             assert await handle.result(GIVE_UP_SECONDS) == steps
 
     served.play(act)
-    few, many = (served.server.history(served.name, f"many-{steps}") for steps in (8, rounds(200, 1000)))
+    few, many = (served.server.history(served.name, f"many-{steps}") for steps in (8, size(200, 1000)))
     assert max(len(few), len(many)) <= 24, "one segment each, or two if the server was slow"
     assert sum(len(each if isinstance(each, bytes) else str(each)) for each in few) < 8000
 

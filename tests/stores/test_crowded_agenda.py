@@ -13,7 +13,7 @@ from holdfast.stores.sqlite import SQLiteBackend
 from holdfast.stores.sqlite_agenda import Taking
 from holdfast.testing.conformance.agendas import OTHER, PREFIX, ROUTE, queued
 from holdfast.testing.conformance.samples import Line, key, rows
-from rounds import rounds
+from rounds import size
 
 BATCH = 500
 
@@ -35,7 +35,7 @@ def fill(backend: Any, name: str, count: int, **fields: Any) -> None:
 
 
 def test_what_nobody_here_serves_stands_in_no_way(backend: Any) -> None:
-    fill(backend, "other", rounds(1_000, 10_000), route=OTHER, priority=2)
+    fill(backend, "other", size(1_000, 10_000), route=OTHER, priority=2)
     fill(backend, "mine", 3)
     taken = backend.take(PREFIX, "q", [ROUTE], 10)
     assert len(taken.entries) == 3
@@ -53,8 +53,8 @@ def served_lanes(backend: Any, lanes: int, places: int) -> Counter[bytes]:
 
 
 def test_a_lane_with_a_crowd_gets_one_in_each_turn_of_all_lanes(backend: Any) -> None:
-    lanes, places = rounds(100, 1_000), 10
-    fill(backend, "crowd", rounds(1_000, 10_000), lane=b"0050")
+    lanes, places = size(100, 1_000), 10
+    fill(backend, "crowd", size(1_000, 10_000), lane=b"0050")
     for number in range(lanes):
         if number != 50:
             fill(backend, f"lane {number}", 1, lane=b"%04d" % number)
