@@ -261,7 +261,8 @@ def test_the_write_ahead_log_does_not_grow_for_ever(path: Path) -> None:
 
 def test_threads_whose_numbers_collide_are_kept_apart(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to sixteen on one number; then the file says that it is full of them."""
-    monkeypatch.setattr("holdfast.stores.sqlite._first_number", lambda thread: 77)
+    for module in ("sqlite", "sqlite_index"):
+        monkeypatch.setattr(f"holdfast.stores.{module}.first_number", lambda thread: 77)
     backend = SQLiteBackend(str(path), Durability.PROCESS)
     backend.open()
     lines = [Line(backend, b"\0%d" % number) for number in range(16)]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import sync
-from holdfast.stores.sqlite import SQLiteBackend, _first_number
+from holdfast.stores.sqlite import SQLiteBackend
+from holdfast.stores.sqlite_index import first_number
 from kinds import alike
 
 pytestmark = pytest.mark.filterwarnings("ignore:not all requests are listed:holdfast.HoldfastWarning")
@@ -105,7 +106,7 @@ PLANTED = {
     "under a number that shifts to that of another": (
         "INSERT INTO threads SELECT number + (1 << 36), x'0063', labels, status, 99 FROM threads WHERE thread = x'0062'"
     ),
-    "under its own number": f"INSERT INTO threads VALUES ({_first_number(PLANTED_KEY)}, x'0063', x'', 'working', 99)",
+    "under its own number": f"INSERT INTO threads VALUES ({first_number(PLANTED_KEY)}, x'0063', x'', 'working', 99)",
 }
 DAMAGES = [(sql, BAD) for sql in INDEXES.values()] + [(sql, "c") for sql in PLANTED.values()]
 NAMES = [*INDEXES, *PLANTED]

@@ -14,7 +14,8 @@ from holdfast import sync
 from holdfast.records.errors import StoreError
 from holdfast.records.rows import Swap
 from holdfast.stores.sql import migrations
-from holdfast.stores.sqlite import SQLiteBackend, _listing_query
+from holdfast.stores.sqlite import SQLiteBackend
+from holdfast.stores.sqlite_index import listing_query
 from holdfast.testing.conformance.samples import Line, head, key, rows
 from kinds import open_store
 from rounds import rounds
@@ -186,7 +187,7 @@ def test_a_page_of_a_listing_reads_no_more_heads_than_it_has() -> None:
         for script in migrations("sqlite"):
             connection.executescript(script)
         for statuses, labels in (("working",), []), (("working", "idle"), []), ((), [(b"x",)]), ((), []):
-            sql, parameters = _listing_query(b"", statuses, labels, None, 20)
+            sql, parameters = listing_query(b"", statuses, labels, None, 20)
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)]
             assert plan[0] == "SEARCH threads USING INTEGER PRIMARY KEY (rowid=?)", plan
 

@@ -4,23 +4,19 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from time import time_ns
 from typing import NamedTuple
-
-import msgspec
 
 from holdfast.history.tuning import Tuning
 from holdfast.ports import logger
 from holdfast.records.errors import (
     ConfigurationError,
     Corrupt,
-    IncompatibleCheckpoint,
     OutcomeUnknown,
     StoreError,
     StoreUnavailable,
 )
-from holdfast.records.head import LOST_HEAD, Head, decode_head
+from holdfast.records.head import LOST_HEAD, Head
 from holdfast.records.identity import shown_id_of
 from holdfast.records.reports import Guarantee
 from holdfast.records.rows import KEEP_ALL, Drop, Row, Swap
@@ -31,17 +27,24 @@ from holdfast.stores.choosing import Look
 from holdfast.stores.sql import statements
 from holdfast.stores.sqlite_agenda import SQLiteAgenda, SQLiteListener, Taking
 from holdfast.stores.sqlite_file import MEMORY, ODDITIES, SQLiteFile, transact, translated
+from holdfast.stores.sqlite_index import (
+    NO_HEAD_YET,
+    NUMBER_BITS,
+    WINDOW,
+    cursor_after,
+    first_number,
+    is_near,
+    label_problems,
+    listed_head,
+    listing_query,
+    pack_tokens,
+    problem,
+)
 
 SEQ_BITS = 28
-NUMBER_BITS = 28
-WINDOW = 16
 LARGEST_SEQ = (1 << SEQ_BITS) - 1
 """Never the seq of a row: the head needs a place after the last row."""
-NO_HEAD_YET = b"\0"
-"""Stored instead of a head while a thread has only messages."""
 LOCATIONS_KEPT = 16384
-LATEST_BIRTH = (1 << 63) - 1
-"""The largest integer that SQLite can compare with."""
 
 
 class Location(NamedTuple):
@@ -105,7 +108,7 @@ class SQLiteBackend:
                 indexed = set(connection.execute(self._sql["read_labels"]))
         except StoreError as error:
             return [str(error)]
-        return [*found, *filter(None, map(_problem, heads)), *_label_problems(heads, indexed)]
+        return [*found, *filter(None, map(problem, heads)), *label_problems(heads, indexed)]
 
     # Writing
 
@@ -182,14 +185,14 @@ class SQLiteBackend:
 
     def _create(self, connection: sqlite3.Connection, thread: bytes, head: Head) -> Location:
         """Create a thread under the first free number from its hash on. It still needs its head."""
-        number, labels = self._free_number(connection, thread), _packed(head.labels)
+        number, labels = self._free_number(connection, thread), pack_tokens(head.labels)
         connection.execute(self._sql["insert_thread"], (number, thread, labels, head.listed_as))
         connection.executemany(self._sql["insert_label"], [(token, number) for token in head.labels])
         return Location(number, 1, b"", labels, head.listed_as)
 
     def _update_thread(self, connection: sqlite3.Connection, at: Location, swap: Swap) -> bytes:
         """Update what a thread is listed by, where the new head says something else; return its packed labels."""
-        number, labels, status = at.number, _packed(swap.head.labels), swap.head.listed_as
+        number, labels, status = at.number, pack_tokens(swap.head.labels), swap.head.listed_as
         if labels != at.labels or swap.drop.everything:
             self._drop_labels(connection, at, readable_head(swap.thread, swap.expected) or Head())
             connection.executemany(self._sql["insert_label"], [(token, number) for token in swap.head.labels])
@@ -201,7 +204,7 @@ class SQLiteBackend:
 
     def _drop_labels(self, connection: sqlite3.Connection, at: Location, head: Head) -> None:
         """Drop a thread's labels from the index. If its column differs from its head, search the whole index."""
-        if at.labels == _packed(head.labels):
+        if at.labels == pack_tokens(head.labels):
             connection.executemany(self._sql["drop_label"], [(token, at.number) for token in head.labels])
         else:
             connection.execute(self._sql["drop_labels"], (at.number,))
@@ -256,7 +259,7 @@ class SQLiteBackend:
 
         Raise `Corrupt` if its head is lost; with `also_lost`, return it with an empty head.
         """
-        for row in connection.execute(self._sql["find_thread"], (_first_number(thread),)):
+        for row in connection.execute(self._sql["find_thread"], (first_number(thread),)):
             number, key, head_id, head, labels, status = row
             place = (head_id or 1) & LARGEST_SEQ
             if also_lost and key == thread and _is_empty(head):
@@ -265,13 +268,13 @@ class SQLiteBackend:
                 found = Location(number, place, _whole(head, number, place), labels, status)
                 self._remember(thread, found)
                 return found
-            if key == thread or not _is_near(number, key):
+            if key == thread or not is_near(number, key):
                 name = shown_id_of(key)
                 raise Corrupt(
                     f"the SQLite file is damaged: thread {name!r} has no head, or a wrong number",
                     record=f"head of {name!r}",
                 )
-        orphan = connection.execute(self._sql["find_orphan"], (_first_number(thread),)).fetchone()
+        orphan = connection.execute(self._sql["find_orphan"], (first_number(thread),)).fetchone()
         if orphan:
             raise Corrupt("the SQLite file is damaged: rows without a head", record=f"head {orphan[0]}")
         return None
@@ -282,7 +285,7 @@ class SQLiteBackend:
             self._seen.popitem(last=False)
 
     def _free_number(self, connection: sqlite3.Connection, thread: bytes) -> int:
-        first = _first_number(thread)
+        first = first_number(thread)
         taken = {number for number, *_ in connection.execute(self._sql["find_thread"], (first,))}
         number = next((number for number in range(first, first + WINDOW) if number not in taken), None)
         if number is None:
@@ -347,12 +350,12 @@ class SQLiteBackend:
         limit: int,
     ) -> Listing:
         """See `Backend.threads`: newest created first."""
-        sql, parameters = _listing_query(prefix, statuses, labels, cursor, limit)
+        sql, parameters = listing_query(prefix, statuses, labels, cursor, limit)
         with self._reading() as connection:
             found = connection.execute(sql, parameters).fetchall()
         page = found[:limit]
-        heads = [(columns[1], _listed_head(*columns)) for _, _, *columns in page]
-        return Listing(heads, _cursor(*page[-1][:2]) if len(found) > limit else None)
+        heads = [(columns[1], listed_head(*columns)) for _, _, *columns in page]
+        return Listing(heads, cursor_after(*page[-1][:2]) if len(found) > limit else None)
 
     def counts(self, prefix: bytes) -> dict[str, int]:
         """See `Counting.counts`: one pass over the table of threads, which holds no heads."""
@@ -478,109 +481,10 @@ def _head_row(place: int, swap: Swap) -> Row:
     return Row(place, 0, b"", swap.replacement, b"")
 
 
-def _first_number(thread: bytes) -> int:
-    """Return the first number to try for a thread: its hash, folded into the range of numbers."""
-    return int.from_bytes(sha256(thread).digest()[:5], "big") % ((1 << NUMBER_BITS) - WINDOW)
-
-
-def _is_near(number: int, thread: bytes) -> bool:
-    """True if a thread can have this number."""
-    return 0 <= number - _first_number(thread) < WINDOW
-
-
 def _rows(first: int, found: Iterable[tuple[int, int, bytes, bytes, bytes]]) -> list[Row]:
     return [
         Row(row_id - first, row_id - first - back, digest, header, body) for row_id, back, digest, header, body in found
     ]
-
-
-def _listing_query(
-    prefix: bytes, statuses: Collection[str], labels: Sequence[Collection[bytes]], cursor: str | None, limit: int
-) -> tuple[str, list[object]]:
-    """Return the query for a page and its parameters. It asks for `limit` + 1, to know if there is a next page."""
-    older, births = _older_than(cursor)
-    conditions = [older, "substr(thread, 1, ?) = ?"]
-    parameters: list[object] = [*births, len(prefix), prefix]
-    if statuses:
-        conditions.append(f"status IN ({_marks(statuses)})")
-        parameters += statuses
-    else:
-        conditions.append("status <> ''")
-    for choices in labels:
-        conditions.append(f"number IN (SELECT number FROM labels WHERE token IN ({_marks(choices)}))")  # noqa: S608
-        parameters += choices
-    where = " AND ".join(conditions)
-    chosen = f"SELECT number FROM threads WHERE {where} ORDER BY birth DESC LIMIT ?"  # noqa: S608
-    columns = f"typeof (birth), {BIRTH}, number, thread, head, status, labels, {IS_DATED}"
-    sql = f"SELECT {columns} FROM heads WHERE number IN ({chosen}) ORDER BY birth DESC"  # noqa: S608
-    return sql, [*parameters, limit + 1]
-
-
-BIRTH = "CASE typeof (birth) WHEN 'text' THEN CAST (birth AS BLOB) ELSE birth END"
-"""The birth as stored, even if it is text that Python cannot decode."""
-IS_DATED = "typeof (birth) = 'integer' AND birth < 4611686018427387904"
-
-
-def _cursor(kind: str, birth: float | bytes) -> str:
-    """Return the cursor after a thread. Births are integers; a birth that was changed is prefixed with its type."""
-    return str(birth) if kind == "integer" else f"{kind}:{birth.hex() if isinstance(birth, bytes) else birth}"
-
-
-def _older_than(cursor: str | None) -> tuple[str, list[object]]:
-    """Return the condition for threads after this cursor, and its parameters; `ValueError` if it is not a cursor."""
-    if cursor is None:
-        return "true", []
-    kind, colon, birth = cursor.rpartition(":")
-    if not colon:
-        return "birth < ?", [min(int(cursor), LATEST_BIRTH)]
-    if kind == "real":
-        return "birth < ?", [float(birth)]
-    if kind not in {"text", "blob"}:
-        raise ValueError(cursor)
-    return f"birth < CAST (? AS {kind})", [bytes.fromhex(birth)]
-
-
-def _listed_head(
-    number: int, thread: bytes, encoded: bytes | None, status: str, packed: bytes, is_dated: bool
-) -> bytes:
-    """Return the head of a thread, or `LOST_HEAD` if its index columns differ from the head."""
-    if encoded is None or not is_dated or not _is_near(number, thread):
-        return LOST_HEAD
-    head = Head() if encoded == NO_HEAD_YET else readable_head(thread, encoded)
-    agrees = head is None or (head.listed_as, _packed(head.labels)) == (status, packed)
-    return encoded if agrees else LOST_HEAD
-
-
-def _problem(columns: tuple[int, bytes, bytes | None, str, bytes, bool]) -> str:
-    """Describe what is wrong with a thread's head or columns; empty if nothing is."""
-    number, thread, *_ = columns
-    if type(thread) is not bytes:
-        return f"thread number {number} is damaged: its key has the type {type(thread).__name__}"
-    encoded = _listed_head(*columns)
-    try:
-        if encoded != NO_HEAD_YET:
-            decode_head(thread, encoded)
-    except (Corrupt, IncompatibleCheckpoint) as error:
-        return str(error)
-    return ""
-
-
-def _label_problems(
-    heads: Sequence[tuple[int, bytes, bytes, str, bytes, bool]], indexed: set[tuple[bytes, int]]
-) -> list[str]:
-    """Describe how the index over labels differs from the labels of the threads."""
-    names = {number: repr(shown_id_of(thread)) for number, thread, *_ in heads if type(thread) is bytes}
-    wanted = {(token, number) for number, _, _, _, packed, _ in heads for token in _tokens(packed)}
-    wrong = {names.get(number, f"number {number}") for _, number in wanted ^ indexed}
-    return [f"the index over labels differs from the labels of thread {name}" for name in sorted(wrong)]
-
-
-def _tokens(packed: bytes) -> tuple[bytes, ...]:
-    """Return the tokens in a thread's column; none if that is damaged, which `_problem` reports."""
-    try:
-        return msgspec.msgpack.decode(packed, type=tuple[bytes, ...]) if packed else ()
-    except (msgspec.MsgspecError, TypeError):
-        return ()
 
 
 def _is_empty(head: bytes | None) -> bool:
@@ -595,12 +499,3 @@ def _whole(head: bytes, number: int, place: int) -> bytes:
     if _is_empty(head):
         raise Corrupt("the SQLite file is damaged: a head is empty", record=f"head {number}")
     return head
-
-
-def _packed(tokens: tuple[bytes, ...]) -> bytes:
-    """Pack the tokens of a head's labels into one value; empty for none, the common case."""
-    return msgspec.msgpack.encode(tokens) if tokens else b""
-
-
-def _marks(values: Collection[object]) -> str:
-    return ", ".join("?" * len(values))
